@@ -1,0 +1,45 @@
+# `make demo` and `make test` set everything up by themselves; `make help` lists the targets.
+
+PYTHON ?= python3
+EXTRAS := control,report,dev
+WORKERS ?= 2
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+RUN := runs/demo-$(shell date +%Y%m%d-%H%M%S)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench docs
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED) ## make .venv and install the pinned versions; instant when nothing has changed
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@command -v $(PYTHON) > /dev/null \
+		|| { echo "$(PYTHON) was not found: install Python 3.11 or newer, or name one: make setup PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit("aql needs Python 3.11 or newer, but $(PYTHON) is %d.%d: name another one, as in make setup PYTHON=python3.11" % v[:2] if v < (3, 11) else 0)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]' --constraint constraints.txt
+	@touch $@
+
+demo: setup ## train on cartpole-swingup for a few minutes, then draw its curve and film it
+	$(BIN)/aql train control/cartpole-swingup --preset fast --steps 150000 --seed 1 --out $(RUN)
+	$(BIN)/aql plot $(RUN) -o $(RUN)/curve.png
+	$(BIN)/aql watch $(RUN) -o $(RUN)/film.mp4
+	@echo "The curve is $(RUN)/curve.png, the film $(RUN)/film.mp4."
+
+# Each worker has one XLA thread, so that workers do not compete for cores.
+test: lint ## lint, then run all tests
+	PJRT_NPROC=1 $(BIN)/pytest -n $(WORKERS) --dist loadgroup
+
+lint: setup ## ruff and mypy
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: setup ## run the benchmarks, which print ratios
+	@for script in $(wildcard benchmarks/*.py); do echo "$$script"; $(BIN)/python "$$script" || exit 1; done
+
+docs: setup ## check the links and the Python examples of the documentation
+	$(BIN)/python docs/check.py

@@ -1,0 +1,296 @@
+"""Action spaces as products of sub-actions, A = A_1 x ... x A_D.
+
+Each sub-action is a finite set or an interval. Inside the library an action is one float vector of D numbers:
+the index of the choice for a finite set, the value scaled to [-1, 1] for an interval. `encode` turns actions
+into features for a network; `to_env` and `from_env` convert to and from what an environment takes.
+"""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from aql.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Discrete:
+    """A sub-action with `n` choices that have no order."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise UserError(f"a discrete sub-action has {self.n} choices: at least 1 is needed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """A sub-action in [low, high]: continuous, or `bins` equally spaced values that include both ends."""
+
+    low: float
+    high: float
+    bins: int | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+            raise UserError(
+                f"the interval [{self.low}, {self.high}] is unbounded: uniform search needs finite bounds; "
+                "wrap the environment in gymnasium.wrappers.RescaleAction or clip its action space"
+            )
+        if not self.low < self.high:
+            raise UserError(f"the interval [{self.low}, {self.high}] is empty: low must be below high")
+        if self.bins is not None and self.bins < 2:
+            raise UserError(
+                f"bins is {self.bins}: an interval needs at least 2 values, or none for continuous"
+            )
+
+
+SubAction = Discrete | Interval
+
+
+@dataclasses.dataclass(frozen=True)
+class ActionSpace:
+    """A product of sub-actions, and how the environment spells its actions.
+
+    Attributes:
+      subactions: A_1, ..., A_D in the environment's order.
+      interval_encoding: what a discretised interval becomes in `encode`: its `value`, which keeps the order
+        and costs one feature, or `one-hot`. Finite sets are always one-hot, continuous values never.
+      space: the environment's own space; without one, `to_env` gives the flat vector in the environment's units.
+    """
+
+    subactions: tuple[SubAction, ...]
+    interval_encoding: Literal["value", "one-hot"] = "value"
+    space: gymnasium.Space | None = dataclasses.field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.subactions:
+            raise UserError("the action space has no sub-actions: there is nothing to choose")
+
+    # What the space is made of.
+
+    @property
+    def dimensions(self) -> int:
+        """D, the number of sub-actions."""
+        return len(self.subactions)
+
+    @functools.cached_property
+    def num_choices(self) -> np.ndarray:
+        """[D] the number of choices of each sub-action, 0 for a continuous one."""
+        return np.array([a.n if isinstance(a, Discrete) else a.bins or 0 for a in self.subactions])
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether every sub-action has finitely many choices."""
+        return bool(np.all(self.num_choices > 0))
+
+    @functools.cached_property
+    def size(self) -> int | float:
+        """The number of distinct actions; infinite if a sub-action is continuous."""
+        return math.prod(int(n) for n in self.num_choices) if self.is_discrete else math.inf
+
+    def with_bins(self, bins: int | None) -> "ActionSpace":
+        """The same space with every interval discretised into `bins` values, or continuous for None."""
+        discretised = tuple(
+            dataclasses.replace(a, bins=bins) if isinstance(a, Interval) else a for a in self.subactions
+        )
+        return dataclasses.replace(self, subactions=discretised)
+
+    # Choices and values. `_step` and `_offset` make the map from a choice's index to its value one affine
+    # expression for all sub-actions: no table look-ups in hot loops.
+
+    @functools.cached_property
+    def _step(self) -> np.ndarray:
+        steps = [1.0 if isinstance(a, Discrete) else 2.0 / ((a.bins or 2) - 1) for a in self.subactions]
+        return np.array(steps, np.float32)
+
+    @functools.cached_property
+    def _offset(self) -> np.ndarray:
+        return np.array([0.0 if isinstance(a, Discrete) else -1.0 for a in self.subactions], np.float32)
+
+    def from_index(self, index: jax.Array, d: jax.Array | int | None = None) -> jax.Array:
+        """Indices of choices -> actions: of all sub-actions [..., D], or of sub-action d alone [...]."""
+        if d is None:
+            return self._offset + self._step * index
+        return jnp.asarray(self._offset)[d] + jnp.asarray(self._step)[d] * index
+
+    def to_index(self, action: jax.Array) -> jax.Array:
+        """[..., D] actions -> indices (int32) of the nearest choices."""
+        nearest = jnp.round((action - self._offset) / self._step).astype(jnp.int32)
+        return jnp.clip(nearest, 0, np.maximum(self.num_choices - 1, 0))
+
+    def sample(self, key: jax.Array, shape: Sequence[int] = ()) -> jax.Array:
+        """[*shape, D] actions drawn uniformly."""
+        full_shape = (*shape, self.dimensions)
+        if self.is_discrete and self.num_choices.max() <= 256:
+            # Random bits are a visible share of a search; 16 of them leave a bias below 256 / 2^16.
+            uniform = (jax.random.bits(key, full_shape, jnp.uint16).astype(jnp.float32) + 0.5) / 2**16
+        else:
+            uniform = jax.random.uniform(key, full_shape)
+        index = jnp.floor(uniform * self.num_choices)
+        return jnp.where(self.num_choices > 0, self.from_index(index), 2 * uniform - 1)
+
+    def enumerate(self) -> np.ndarray:
+        """[size, D] every action, the last sub-action varying fastest."""
+        if not self.is_discrete:
+            raise UserError(
+                "a continuous action space cannot be enumerated: give `bins`, or use the agent `aql`"
+            )
+        index = np.array(list(itertools.product(*(range(n) for n in self.num_choices))), np.float32)
+        return self._offset + self._step * index
+
+    # Features.
+
+    @functools.cached_property
+    def _one_hot(self) -> np.ndarray:
+        return np.array(
+            [
+                isinstance(a, Discrete) or (a.bins is not None and self.interval_encoding == "one-hot")
+                for a in self.subactions
+            ]
+        )
+
+    @functools.cached_property
+    def feature_owner(self) -> np.ndarray:
+        """[F] the sub-action that each feature of `encode` describes."""
+        return np.repeat(np.arange(self.dimensions), np.where(self._one_hot, self.num_choices, 1))
+
+    @functools.cached_property
+    def _feature_value(self) -> np.ndarray:
+        """[F] the value of the choice that a one-hot feature stands for."""
+        owner = self.feature_owner
+        choice = np.arange(len(owner)) - np.searchsorted(owner, owner)
+        return self._offset[owner] + self._step[owner] * choice
+
+    def encode(self, action: jax.Array) -> jax.Array:
+        """[..., D] actions -> [..., F] features: one-hot choices and scaled values, in the order of sub-actions."""
+        if not self._one_hot.any():
+            return action
+        return self._feature(jnp.asarray(action)[..., self.feature_owner])
+
+    def decode(self, features: jax.Array) -> jax.Array:
+        """The inverse of `encode`."""
+        if not self._one_hot.any():
+            return features
+        owns = self.feature_owner[:, None] == np.arange(self.dimensions)
+        weight = np.where(self._one_hot[self.feature_owner], self._feature_value, 1)
+        return features @ (owns * weight[:, None]).astype(np.float32)
+
+    def set_feature(self, features: jax.Array, d: jax.Array, value: jax.Array) -> jax.Array:
+        """[F, n] features (note the order) with those of sub-action d replaced by the ones of its values [n]."""
+        if not self._one_hot.any():
+            return jax.lax.dynamic_update_index_in_dim(features, value, d, 0)
+        return jnp.where((self.feature_owner == d)[:, None], self._feature(value[:, None]).T, features)
+
+    def _feature(self, own: jax.Array) -> jax.Array:
+        """[..., F] the value of each feature's sub-action -> the feature."""
+        is_choice = jnp.abs(own - self._feature_value) < 0.5 * self._step[self.feature_owner]
+        return jnp.where(self._one_hot[self.feature_owner], is_choice, own)
+
+    # The environment's side.
+
+    @functools.cached_property
+    def _scaling(self) -> tuple[np.ndarray, np.ndarray]:
+        """([D], [D]) centre and radius of each interval in the environment's units; choices stay as they are."""
+        ends = [(-1.0, 1.0) if isinstance(a, Discrete) else (a.low, a.high) for a in self.subactions]
+        low, high = np.array(ends, np.float64).T
+        return (high + low) / 2, (high - low) / 2
+
+    def to_env(self, action: np.ndarray) -> Any:
+        """[..., D] actions -> the environment's own structure, leading axes kept in every leaf."""
+        centre, radius = self._scaling
+        scaled = centre + radius * np.asarray(action, np.float64)
+        return scaled if self.space is None else _pack(self.space, scaled)
+
+    def from_env(self, action: Any) -> np.ndarray:
+        """The inverse of `to_env`: [..., D] float32."""
+        centre, radius = self._scaling
+        scaled = np.asarray(action, np.float64) if self.space is None else _unpack(self.space, action)
+        return ((scaled - centre) / radius).astype(np.float32)
+
+    @classmethod
+    def from_gymnasium(cls, space: gymnasium.Space, bins: int | None = None) -> "ActionSpace":
+        """From a Box, Discrete, MultiDiscrete, MultiBinary, Tuple or Dict, nested to any depth."""
+        return cls(tuple(_subactions(space)), space=space).with_bins(bins)
+
+    @classmethod
+    def from_dm_env(cls, spec: Any, bins: int | None = None) -> "ActionSpace":
+        """From a dm_env BoundedArray or DiscreteArray."""
+        if hasattr(spec, "num_values"):
+            return cls.from_gymnasium(gymnasium.spaces.Discrete(spec.num_values), bins)
+        low, high = np.broadcast_to(spec.minimum, spec.shape), np.broadcast_to(spec.maximum, spec.shape)
+        box = gymnasium.spaces.Box(low.astype(spec.dtype), high.astype(spec.dtype), dtype=spec.dtype)
+        return cls.from_gymnasium(box, bins)
+
+
+def _children(space: gymnasium.Space) -> list[gymnasium.Space]:
+    """The parts of a Tuple or Dict, in order."""
+    return list(space.spaces.values() if isinstance(space, gymnasium.spaces.Dict) else space.spaces)
+
+
+def _subactions(space: gymnasium.Space) -> Iterator[SubAction]:
+    """The sub-actions of a Gymnasium space, in the order of `_pack`."""
+    if isinstance(space, gymnasium.spaces.Box):
+        for low, high in zip(space.low.ravel(), space.high.ravel(), strict=True):
+            yield Interval(float(low), float(high))
+    elif isinstance(space, gymnasium.spaces.Discrete):
+        yield Discrete(int(space.n))
+    elif isinstance(space, gymnasium.spaces.MultiDiscrete):
+        yield from (Discrete(int(n)) for n in space.nvec.ravel())
+    elif isinstance(space, gymnasium.spaces.MultiBinary):
+        yield from (Discrete(2) for _ in range(math.prod(space.shape)))
+    elif isinstance(space, gymnasium.spaces.Tuple | gymnasium.spaces.Dict):
+        for child in _children(space):
+            yield from _subactions(child)
+    else:
+        raise UserError(
+            f"the action space {space} is not supported: "
+            "expected Box, Discrete, MultiDiscrete, MultiBinary, Tuple or Dict"
+        )
+
+
+def _pack(space: gymnasium.Space, values: np.ndarray) -> Any:
+    """[..., n] numbers, one per sub-action -> the space's own structure, leading axes kept in every leaf."""
+    if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
+        ends = np.cumsum([len(list(_subactions(child))) for child in _children(space)])
+        parts = np.split(values, ends[:-1], axis=-1)
+        packed = [_pack(child, part) for child, part in zip(_children(space), parts, strict=True)]
+        return (
+            dict(zip(space.spaces, packed, strict=True))
+            if isinstance(space, gymnasium.spaces.Dict)
+            else tuple(packed)
+        )
+    assert space.shape is not None and space.dtype is not None
+    leaf = values.reshape((*values.shape[:-1], *space.shape))
+    if np.issubdtype(space.dtype, np.integer):
+        leaf = np.rint(leaf) + _start(space)
+    leaf = leaf.astype(space.dtype)
+    if isinstance(space, gymnasium.spaces.Box):
+        return np.clip(leaf, space.low, space.high, out=leaf)  # casting a bound may have rounded it outwards
+    return leaf[()] if isinstance(space, gymnasium.spaces.Discrete) else leaf
+
+
+def _unpack(space: gymnasium.Space, action: Any) -> np.ndarray:
+    """The inverse of `_pack`."""
+    if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
+        parts = (
+            [action[name] for name in space.spaces] if isinstance(space, gymnasium.spaces.Dict) else action
+        )
+        unpacked = [_unpack(child, part) for child, part in zip(_children(space), parts, strict=True)]
+        return np.concatenate(unpacked, axis=-1)
+    assert space.shape is not None
+    leaf = np.asarray(action, np.float64) - _start(space)
+    return leaf.reshape((*leaf.shape[: leaf.ndim - len(space.shape)], -1))
+
+
+def _start(space: gymnasium.Space) -> Any:
+    """What the environment calls the first choice."""
+    return getattr(space, "start", 0)

@@ -1,0 +1,62 @@
+"""What the runtime asks of an agent: a few pure functions. Actor and learner know nothing else about it."""
+
+from typing import Any, Literal, NamedTuple, Protocol
+
+import jax
+
+from aql.actions import ActionSpace
+from aql.experience import Unroll
+
+Params = Any
+ActorState = Any
+LearnerState = Any
+Metrics = dict[str, jax.Array]
+Mode = Literal["explore", "greedy", "random"]
+
+
+class EnvSpec(NamedTuple):
+    """What an agent has to know about the environment."""
+
+    observation_shape: tuple[int, ...]
+    action_space: ActionSpace
+
+
+class Decision(NamedTuple):
+    """What to do in B states, and what the learner will want to know about it."""
+
+    action: jax.Array  # [B, D]
+    extras: dict[str, jax.Array]  # [B, ...]
+
+
+class Agent(Protocol):
+    """Pure: state and keys go in and come out."""
+
+    space: ActionSpace
+
+    def init(self, key: jax.Array) -> LearnerState:
+        """All that learning changes: parameters, optimisers, statistics."""
+        ...
+
+    def acting_params(self, state: LearnerState) -> Params:
+        """The part of the learner's state that actors need."""
+        ...
+
+    def init_actors(self, index: jax.Array, total: int) -> ActorState:
+        """The state of the actors with the given places [B] among `total`: their curiosity, noise, memory."""
+        ...
+
+    def act(
+        self,
+        params: Params,
+        actor_state: ActorState,
+        key: jax.Array,
+        observation: jax.Array,
+        first: jax.Array,
+        mode: Mode,
+    ) -> tuple[Decision, ActorState]:
+        """Decides for observations [B, ...]; `first` [B] says where an episode has just begun."""
+        ...
+
+    def update(self, state: LearnerState, key: jax.Array, unrolls: Unroll) -> tuple[LearnerState, Metrics]:
+        """One step of learning from a batch of unrolls."""
+        ...

@@ -1,0 +1,182 @@
+"""Everything that can be decided about a run: frozen, validated, printed into its folder."""
+
+import dataclasses
+import math
+from typing import Any, Literal
+
+from aql.errors import UserError, unknown
+
+
+def _field(default: Any, help: str) -> Any:
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+    """The settings of a run. Defaults are the preset `fast`."""
+
+    env: str = _field("control/cartpole-swingup", "environment id, see `aql envs`")
+    agent: str = _field("aql", "agent name, see `aql agents`")
+    preset: str = _field("fast", "what the other settings start from: fast or paper")
+    seed: int = _field(0, "seed of everything random in the run")
+    steps: int = _field(200_000, "actor steps of all actors together after which the run ends")
+
+    # Acting.
+    actors: int = _field(8, "logical actors, each with its own environment, exploration and replay")
+    epsilon_low: float = _field(0.02, "exploration of the least curious actor")
+    epsilon_high: float = _field(0.3, "exploration of the most curious actor")
+    epsilon_spacing: Literal["geometric", "tenth"] = _field(
+        "geometric",
+        "how actors spread between the two: geometrically, or the first tenth high and the rest low",
+    )
+    epsilon_per_subaction: bool = _field(
+        True, "explore in each sub-action by itself instead of the whole action"
+    )
+    random_steps: int = _field(2_000, "actor steps with uniform actions before learning starts")
+
+    # Search.
+    num_proposal: int = _field(32, "N, candidates from the proposal when acting")
+    num_uniform: int = _field(32, "M, uniform candidates when acting")
+    enumerate_small: bool = _field(True, "score every action where there are no more than N + M of them")
+    fresh_search: bool = _field(True, "search a* again in the learner instead of using the actor's")
+    learner_num_proposal: int = _field(8, "candidates from the proposal in a fresh search")
+    learner_num_uniform: int = _field(8, "uniform candidates in a fresh search")
+    cem_iterations: int = _field(3, "iterations of the cross-entropy method (qtopt)")
+    cem_samples: int = _field(32, "samples per iteration of the cross-entropy method (qtopt)")
+    cem_elites: int = _field(4, "elites of the cross-entropy method (qtopt)")
+
+    # Actions and observations.
+    bins: int = _field(5, "values that a continuous sub-action is discretised into")
+    interval_encoding: Literal["value", "one-hot"] = _field(
+        "value", "how a discretised sub-action enters a network"
+    )
+    normalise_observations: bool = _field(True, "scale observations by their running mean and deviation")
+
+    # Networks.
+    critic_layers: tuple[int, ...] = _field((256, 256), "units of the critic's state tower")
+    num_critics: int = _field(2, "critics in the ensemble")
+    target_critics: Literal["min", "mean"] = _field("min", "what of the ensemble a target uses")
+    proposal_layers: tuple[int, ...] = _field((256, 128), "units of the proposal's tower")
+    layer_norm: bool = _field(True, "layer norm in the critic's state tower")
+    gaussian_std: float = _field(0.5, "fixed deviation of a Gaussian proposal (aql-gaussian)")
+
+    # Experience.
+    unroll_length: int = _field(1, "T, transitions in an unroll")
+    replayed_per_new: int = _field(31, "R, replayed unrolls that go to the learner with every new one")
+    replay_capacity: int = _field(100_000, "steps that each actor's replay holds")
+    aligned_replay: bool = _field(False, "replay unrolls as they were sent instead of windows from anywhere")
+
+    # Learning.
+    batch_size: int = _field(128, "unrolls in an update")
+    updates_per_call: int = _field(4, "updates in one compiled call")
+    learning_rate: float = _field(1e-3, "Adam's step size for the critics")
+    proposal_learning_rate: float = _field(1e-3, "Adam's step size for the proposal")
+    gamma: float = _field(0.99, "discount per step")
+    lambda_: float = _field(0.8, "lambda of Peng's Q(lambda)")
+    target_ema: float = _field(0.05, "step of the target critics towards the critics; 1 is no target network")
+    entropy_weight: float = _field(0.01, "weight of the entropy in the proposal's loss")
+
+    # The run.
+    eval_every: int = _field(10_000, "actor steps between greedy evaluations")
+    eval_episodes: int = _field(10, "episodes of an evaluation")
+    checkpoint_every: int = _field(
+        100_000, "actor steps between checkpoints; each one ends the running episodes"
+    )
+    log_every: int = _field(2_000, "actor steps between lines of metrics")
+
+    def __post_init__(self) -> None:
+        at_least_one = (
+            "steps actors bins batch_size updates_per_call unroll_length replay_capacity num_critics cem_iterations "
+            "cem_samples cem_elites eval_every eval_episodes checkpoint_every log_every"
+        ).split()
+        not_negative = (
+            "seed random_steps num_proposal num_uniform learner_num_proposal learner_num_uniform "
+            "replayed_per_new entropy_weight"
+        ).split()
+        for name in at_least_one:
+            self._require(name, getattr(self, name) >= 1, "at least 1")
+        for name in not_negative:
+            self._require(name, getattr(self, name) >= 0, "0 or more")
+        for name in ("epsilon_low", "epsilon_high", "gamma", "lambda_"):
+            self._require(name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
+        for name in ("learning_rate", "proposal_learning_rate", "gaussian_std"):
+            self._require(name, 0 < getattr(self, name) < math.inf, "above 0")
+        self._require("target_ema", 0 < self.target_ema <= 1, "above 0 and at most 1")
+        self._require("bins", self.bins >= 2, "at least 2")
+        self._require(
+            "num_proposal", self.num_proposal + self.num_uniform >= 1, "at least 1 together with num_uniform"
+        )
+        searched = self.learner_num_proposal + self.learner_num_uniform
+        self._require("learner_num_proposal", searched >= 1, "at least 1 together with learner_num_uniform")
+        self._require(
+            "cem_elites", self.cem_elites <= self.cem_samples, f"at most cem_samples ({self.cem_samples})"
+        )
+        self._require(
+            "replay_capacity",
+            self.replay_capacity > self.unroll_length,
+            f"more than unroll_length ({self.unroll_length})",
+        )
+        for name in ("critic_layers", "proposal_layers"):
+            sizes = getattr(self, name)
+            self._require(name, len(sizes) >= 1 and min(sizes) >= 1, "one or more sizes of at least 1")
+
+    def _require(self, name: str, holds: bool, expected: str) -> None:
+        if not holds:
+            raise UserError(f"{name} is {getattr(self, name)}: expected {expected}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain types, as in config.json."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Config":
+        """The inverse of `to_json`. Unknown keys raise."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        for name in values:
+            if name not in known:
+                raise unknown("setting", name, known, "`aql train --help` lists them all")
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+
+
+def preset(name: str, **overrides: Any) -> Config:
+    """The named preset with some settings changed."""
+    if name not in PRESETS:
+        raise unknown("preset", name, PRESETS, f"presets are {' and '.join(PRESETS)}")
+    return Config.from_json({"preset": name, **PRESETS[name], **overrides})
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "fast": {},
+    # To the letter of the paper's appendix.
+    "paper": {
+        "steps": 3_000_000,
+        "actors": 100,
+        "epsilon_low": 0.05,
+        "epsilon_high": 0.5,
+        "epsilon_spacing": "tenth",
+        "epsilon_per_subaction": False,
+        "random_steps": 0,
+        "num_proposal": 100,
+        "num_uniform": 400,
+        "enumerate_small": False,
+        "fresh_search": False,
+        "cem_samples": 100,
+        "cem_elites": 10,
+        "normalise_observations": False,
+        "critic_layers": (400, 300),
+        "num_critics": 1,
+        "proposal_layers": (300, 200),
+        "layer_norm": False,
+        "unroll_length": 30,
+        "replayed_per_new": 2,
+        "aligned_replay": True,
+        "batch_size": 32,
+        "updates_per_call": 1,
+        "learning_rate": 2e-4,
+        "proposal_learning_rate": 2e-4,
+        "target_ema": 1.0,
+        "eval_every": 100_000,
+        "checkpoint_every": 1_000_000,
+        "log_every": 30_000,
+    },
+}

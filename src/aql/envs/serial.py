@@ -1,0 +1,116 @@
+"""Single environments stepped one after the other behind the vector interface."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from aql.actions import ActionSpace
+from aql.envs.base import TimeStep
+
+
+class Outcome(NamedTuple):
+    """What one step of one environment led to."""
+
+    observation: np.ndarray
+    reward: float
+    discount: float  # 0 at a true termination only
+    last: bool
+
+
+class SingleEnv(Protocol):
+    """One environment, as Gymnasium and dm_control adapters present it."""
+
+    action_space: ActionSpace
+    observation_shape: tuple[int, ...]
+    observation_dtype: np.dtype
+
+    def reset(self, seed: int | None) -> np.ndarray:
+        """Starts an episode, as a function of the seed alone; None goes on with the old stream."""
+        ...
+
+    def step(self, action: np.ndarray) -> Outcome:
+        """One step with the action [D] of `action_space`."""
+        ...
+
+    def close(self) -> None:
+        """Frees what the environment holds."""
+        ...
+
+
+class RenderableEnv(SingleEnv, Protocol):
+    """One environment that can be looked at."""
+
+    def render(self, height: int, width: int) -> np.ndarray:
+        """The present state as RGB, uint8 [H, W, 3]."""
+        ...
+
+
+def spread_seed(seed: int, num_envs: int) -> list[int]:
+    """One seed per environment, in int32 and well mixed: env 1 of seed 0 is not env 0 of seed 1."""
+    return [int(word >> 1) for word in np.random.SeedSequence(seed).generate_state(num_envs)]
+
+
+class SerialVector:
+    """A `VectorEnv` of B single environments that share their spaces."""
+
+    def __init__(self, envs: Sequence[SingleEnv]) -> None:
+        self._envs = list(envs)
+        self.num_envs = len(self._envs)
+        self.action_space = self._envs[0].action_space
+        self.observation_shape = self._envs[0].observation_shape
+        self.observation_dtype = self._envs[0].observation_dtype
+        self._action: np.ndarray | None = None
+        self._last = np.zeros(self.num_envs, bool)
+
+    def reset(self, seed: int | None) -> TimeStep:
+        """Starts new episodes in all environments, as a function of the seed alone if there is one."""
+        self._action = None
+        self._last = np.zeros(self.num_envs, bool)
+        seeds = [None] * self.num_envs if seed is None else spread_seed(seed, self.num_envs)
+        observation = self._stack([env.reset(s) for env, s in zip(self._envs, seeds, strict=True)])
+        ones = np.ones(self.num_envs, np.float32)
+        return TimeStep(observation, 0 * ones, ones, ones.astype(bool), self._last.copy())
+
+    def send(self, action: np.ndarray) -> None:
+        """Notes the actions [B, D]; the work is done in `receive`."""
+        self._action = np.array(action)
+
+    def receive(self) -> TimeStep:
+        """Steps every environment; one whose episode is over starts the next."""
+        assert self._action is not None, "receive without send"
+        first = self._last
+        outcomes = [
+            Outcome(env.reset(None), 0.0, 1.0, False) if over else env.step(action)
+            for env, over, action in zip(self._envs, first, self._action, strict=True)
+        ]
+        self._action = None
+        self._last = np.array([o.last for o in outcomes])
+        return TimeStep(
+            self._stack([o.observation for o in outcomes]),
+            np.array([o.reward for o in outcomes], np.float32),
+            np.array([o.discount for o in outcomes], np.float32),
+            first,
+            self._last.copy(),
+        )
+
+    def close(self) -> None:
+        """Closes every environment, once."""
+        for env in self._envs:
+            env.close()
+        self._envs = []
+
+    def _stack(self, observations: list[np.ndarray]) -> np.ndarray:
+        return np.stack(observations).astype(self.observation_dtype, copy=False)
+
+
+class RenderedEnv(SerialVector):
+    """A vector of one environment, with pictures, for films of a policy."""
+
+    def __init__(self, env: RenderableEnv) -> None:
+        super().__init__([env])
+        self._renderable = env
+
+    def render(self, height: int = 480, width: int = 640) -> np.ndarray:
+        """The present state as RGB, uint8 [H, W, 3]. Gymnasium environments choose their own size."""
+        return self._renderable.render(height, width)

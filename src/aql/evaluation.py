@@ -1,0 +1,56 @@
+"""Greedy evaluation on environments of its own."""
+
+from typing import Any
+
+import numpy as np
+
+from aql.agents.base import Agent, Params
+from aql.envs.base import VectorEnv
+from aql.runtime import seeding
+from aql.runtime.actor import jit_act
+
+
+class Evaluator:
+    """Plays whole episodes with the greedy policy, one in each environment of its vector."""
+
+    def __init__(self, agent: Agent, env: VectorEnv, seed: int) -> None:
+        self._agent = agent
+        self._env = env
+        self._seed = seed
+        self._decide = jit_act(agent)
+        self.restart(0)
+
+    def restart(self, actor_steps: int) -> None:
+        """Makes what follows a function of the seed and the given step alone."""
+        self._env_seed: int | None = seeding.integer(self._seed, "evaluate", actor_steps)
+        self._key = seeding.key(self._seed, "evaluate", actor_steps)
+        self._decisions = 0
+
+    def evaluate(self, params: Params, watch: Any = None) -> np.ndarray:
+        """The undiscounted returns [B] of one episode in each environment.
+
+        `watch` is called with every decision's observation and extras, for films.
+        """
+        now = self._env.reset(self._env_seed)
+        self._env_seed = None  # later evaluations continue the environments' own random streams
+        actor_state = self._agent.init_actors(np.arange(self._env.num_envs), self._env.num_envs)
+        returns = np.zeros(self._env.num_envs)
+        playing = np.ones(self._env.num_envs, bool)
+        while playing.any():
+            decision, actor_state = self._decide(
+                params,
+                actor_state,
+                self._key,
+                np.uint32(self._decisions),
+                now.observation,
+                now.first,
+                mode="greedy",
+            )
+            self._decisions += 1
+            self._env.send(np.asarray(decision.action))
+            if watch is not None:
+                watch(now, decision)
+            now = self._env.receive()
+            returns += np.where(playing, now.reward, 0)
+            playing &= ~now.last
+        return returns

@@ -1,0 +1,46 @@
+"""From observations to the state embedding that Q and the proposal share."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Statistics(NamedTuple):
+    """Running mean and variance of observations, updated by the learner and used by everybody."""
+
+    count: jax.Array  # []
+    mean: jax.Array  # [*observation_shape]
+    variance: jax.Array  # [*observation_shape]
+
+
+def init_statistics(shape: tuple[int, ...]) -> Statistics:
+    """Statistics of nothing: they normalise nothing."""
+    return Statistics(jnp.zeros(()), jnp.zeros(shape), jnp.ones(shape))
+
+
+def update_statistics(statistics: Statistics, observation: jax.Array) -> Statistics:
+    """Merges a batch [B, *shape] into the running moments (Chan et al. 1979)."""
+    count = statistics.count + observation.shape[0]
+    weight = observation.shape[0] / count
+    delta = jnp.mean(observation, axis=0) - statistics.mean
+    mean = statistics.mean + weight * delta
+    variance = (
+        (1 - weight) * statistics.variance
+        + weight * jnp.var(observation, axis=0)
+        + weight * (1 - weight) * jnp.square(delta)
+    )
+    return Statistics(count, mean, variance)
+
+
+def normalise(statistics: Statistics, observation: jax.Array, limit: float = 10.0) -> jax.Array:
+    """[..., *shape] -> the same in units of standard deviations from the mean, clipped to +-limit."""
+    # The floor keeps a sensor that never moves from amplifying its rounding errors.
+    scaled = (observation - statistics.mean) / jnp.sqrt(jnp.maximum(statistics.variance, 1e-4))
+    return jnp.clip(scaled, -limit, limit)
+
+
+def flat_size(shape: tuple[int, ...]) -> int:
+    """The length of an observation as one vector."""
+    return int(np.prod(shape))

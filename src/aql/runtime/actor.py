@@ -1,0 +1,116 @@
+"""The actor's half of Algorithm 2: a vector of logical actors that act together and keep their own replay."""
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+
+from aql.agents.base import ActorState, Agent, Decision, Mode, Params
+from aql.config import Config
+from aql.envs.base import TimeStep, VectorEnv
+from aql.experience import Unroll, concatenate
+from aql.metrics import EpisodeReturns
+from aql.replay import Replay
+from aql.runtime import seeding
+
+
+class Actor:
+    """Acts in all its environments at once and yields new unrolls with replayed ones.
+
+    A step has two halves, so that the caller can learn while the physics runs: `send` decides and starts it,
+    `receive` waits for it and gives what goes to the learner.
+    """
+
+    def __init__(self, agent: Agent, env: VectorEnv, config: Config, first_actor: int = 0) -> None:
+        self._env = env
+        self._config = config
+        self._index = np.arange(first_actor, first_actor + env.num_envs)
+        self._agent = agent
+        self._decide = jit_act(agent)
+        self._key = seeding.key(config.seed, "act", first_actor)
+        self._rng = seeding.generator(config.seed, "replay", first_actor)
+        self._replay = Replay(
+            env.num_envs, config.replay_capacity, config.unroll_length, config.aligned_replay
+        )
+        self._returns = EpisodeReturns(env.num_envs)
+        self._decisions = 0
+        self.finished_returns: list[float] = []
+        self.restart()
+
+    @property
+    def steps(self) -> int:
+        """Actor steps taken, all actors together."""
+        return self._decisions * self._env.num_envs
+
+    def restart(self) -> None:
+        """Begins new episodes in all environments, as a function of the seed and the steps taken.
+
+        Environments cannot be saved. A checkpoint restarts them, in the run that goes on as in one that resumes
+        from it, and so both do the same. Unfinished episodes end as by a time limit.
+        """
+        seed = seeding.integer(self._config.seed, "env", int(self._index[0]), self._decisions)
+        self._time_step: TimeStep = self._env.reset(seed)
+        self._returns.discard()
+        self._actor_state: ActorState = self._agent.init_actors(self._index, self._config.actors)
+
+    def send(self, params: Params) -> None:
+        """Decides in every environment and starts the step."""
+        now = self._time_step
+        mode: Mode = "random" if self.steps < self._config.random_steps else "explore"
+        decision, self._actor_state = self._decide(
+            params,
+            self._actor_state,
+            self._key,
+            np.uint32(self._decisions),
+            now.observation,
+            now.first,
+            mode=mode,
+        )
+        decision = jax.tree.map(np.asarray, decision)
+        self._env.send(decision.action)
+        self._replay.add(
+            Unroll(now.observation, decision.action, now.reward, now.discount, now.first, decision.extras)
+        )
+
+    def receive(self) -> Unroll | None:
+        """Waits for the step; the unrolls that are ready for the learner, new ones with replayed ones, if any."""
+        self._time_step = now = self._env.receive()
+        self._decisions += 1
+        self.finished_returns += self._returns.update(now.reward, now.first, now.last)
+        if self.steps <= self._config.random_steps:
+            return None
+        new = self._replay.newest()
+        if new is None or self._config.replayed_per_new == 0:
+            return new
+        return concatenate([new, self._replay.sample(self._rng, self._config.replayed_per_new)])
+
+    def get_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values that a checkpoint needs; call `restart` after it."""
+        meta = {"decisions": self._decisions, "rng": self._rng.bit_generator.state}
+        return self._replay.get_state(), meta
+
+    def set_state(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
+        """The inverse of `get_state`."""
+        self._replay.set_state(arrays)
+        self._decisions = meta["decisions"]
+        self._rng.bit_generator.state = meta["rng"]
+        self.restart()
+
+
+def jit_act(agent: Agent) -> Any:
+    """`agent.act` compiled, with a key that is folded with the number of the decision."""
+
+    @functools.partial(jax.jit, static_argnames="mode")
+    def act(
+        params: Params,
+        actor_state: ActorState,
+        key: jax.Array,
+        decision: np.uint32,
+        observation: jax.Array,
+        first: jax.Array,
+        mode: Mode,
+    ) -> tuple[Decision, ActorState]:
+        return agent.act(params, actor_state, jax.random.fold_in(key, decision), observation, first, mode)
+
+    return act

@@ -1,0 +1,55 @@
+"""AQL: the best of N actions from a learned proposal and M uniform ones."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from aql import losses
+from aql.actions import ActionSpace
+from aql.networks.proposals import Proposal
+from aql.search.base import Found, Metrics, Params, Score, best_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Amortized:
+    """The paper's search: a*(s) = argmax over {N proposal samples} and {M uniform samples} of Q(s, a)."""
+
+    space: ActionSpace
+    proposal: Proposal
+    num_proposal: int
+    num_uniform: int
+    entropy_weight: float
+
+    def init(self, key: jax.Array, embedding: jax.Array) -> Params:
+        """The proposal's parameters."""
+        no_action = jnp.zeros((*embedding.shape[:-1], self.space.dimensions))
+        return self.proposal.init(key, embedding, no_action, method="likelihood")
+
+    def __call__(
+        self,
+        params: Params,
+        key: jax.Array,
+        embedding: jax.Array,
+        score: Score,
+        known: jax.Array | None = None,
+    ) -> Found:
+        """See `Search`; the proposal's samples come first among the candidates."""
+        proposal_key, uniform_key = jax.random.split(key)
+        proposed = self.proposal.apply(params, embedding, proposal_key, self.num_proposal, method="sample")
+        uniform = self.space.sample(uniform_key, (embedding.shape[0], self.num_uniform))
+        return best_of(jnp.concatenate([proposed, uniform], axis=1), score, known)
+
+    def share_learned(self, found: Found) -> jax.Array:
+        """The share of a* that came from the proposal: near 0 while it knows nothing, near 1 once it does."""
+        return jnp.mean(found.index < self.num_proposal)
+
+    def loss(self, params: Params, embedding: jax.Array, best_action: jax.Array) -> tuple[jax.Array, Metrics]:
+        """-log mu(a* | s) - weight * H(mu(. | s))."""
+        log_prob, entropy = self.proposal.apply(params, embedding, best_action, method="likelihood")
+        loss = losses.proposal_loss(log_prob, entropy, self.entropy_weight)
+        return loss, {
+            "proposal_loss": loss,
+            "proposal_log_prob": jnp.mean(log_prob),
+            "proposal_entropy": jnp.mean(entropy),
+        }

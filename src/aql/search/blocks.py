@@ -1,0 +1,45 @@
+"""Scoring many candidates at the speed of the cache.
+
+Scoring B states x C candidates in one expression writes and reads activations [B, C, H] through main memory, and
+that, not arithmetic, is what it costs. In blocks whose activations stay in the cache it is many times faster on a
+CPU (benchmarks/search_speed.py).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+BLOCK_FLOATS = 250_000  # activations of one critic in one block: a megabyte; the optimum is flat
+
+Values = Callable[[Any, jax.Array], jax.Array]
+
+
+def score_in_blocks(values: Values, states: Any, candidates: jax.Array, width: int) -> jax.Array:
+    """`values(states [b, ...], candidates [b, c, D]) -> [b, c]` over states [B, ...] and candidates [B, C, D].
+
+    `width` is the number of activations per candidate. A ragged last block is padded and cut again.
+    """
+    num_states, num_candidates, _ = candidates.shape
+    most = max(1, BLOCK_FLOATS // width)
+    if num_candidates > most:  # even one state is too much: cut its candidates
+        parts = _split(candidates, most, axis=1)  # [parts, B, most, D]
+        scores = jax.lax.map(lambda part: score_in_blocks(values, states, part, width), parts)
+        return jnp.moveaxis(scores, 0, 1).reshape(num_states, -1)[:, :num_candidates]
+    block = most // num_candidates
+    if block >= num_states:
+        return values(states, candidates)
+    blocks = jax.tree.map(lambda leaf: _split(leaf, block, axis=0), (states, candidates))
+    scores = jax.lax.map(lambda pair: values(*pair), blocks)
+    return scores.reshape(-1, num_candidates)[:num_states]
+
+
+def _split(leaf: jax.Array, size: int, axis: int) -> jax.Array:
+    """Cuts an axis into parts of `size`, the last one padded with copies of the edge; parts come first."""
+    parts = -(-leaf.shape[axis] // size)
+    padding = [(0, 0)] * leaf.ndim
+    padding[axis] = (0, parts * size - leaf.shape[axis])
+    padded = jnp.pad(leaf, padding, mode="edge")
+    shape = (*leaf.shape[:axis], parts, size, *leaf.shape[axis + 1 :])
+    return jnp.moveaxis(padded.reshape(shape), axis, 0)
