@@ -48,9 +48,7 @@ class Interval:
         if not self.low < self.high:
             raise UserError(f"the interval [{self.low}, {self.high}] is empty: low must be below high")
         if self.bins is not None and self.bins < 2:
-            raise UserError(
-                f"bins is {self.bins}: an interval needs at least 2 values, or none for continuous"
-            )
+            raise UserError(f"bins is {self.bins}: an interval needs at least 2 values, or none for continuous")
 
 
 SubAction = Discrete | Interval
@@ -141,9 +139,7 @@ class ActionSpace:
     def enumerate(self) -> np.ndarray:
         """[size, D] every action, the last sub-action varying fastest."""
         if not self.is_discrete:
-            raise UserError(
-                "a continuous action space cannot be enumerated: give `bins`, or use the agent `aql`"
-            )
+            raise UserError("a continuous action space cannot be enumerated: give `bins`, or use the agent `aql`")
         index = np.array(list(itertools.product(*(range(n) for n in self.num_choices))), np.float32)
         return self._offset + self._step * index
 
@@ -231,8 +227,8 @@ class ActionSpace:
         return cls.from_gymnasium(box, bins)
 
 
-def _children(space: gymnasium.Space) -> list[gymnasium.Space]:
-    """The parts of a Tuple or Dict, in order."""
+def _children(space: gymnasium.spaces.Dict | gymnasium.spaces.Tuple) -> list[gymnasium.Space]:
+    """The parts, in order."""
     return list(space.spaces.values() if isinstance(space, gymnasium.spaces.Dict) else space.spaces)
 
 
@@ -264,11 +260,9 @@ def _pack(space: gymnasium.Space, values: np.ndarray) -> Any:
         parts = np.split(values, ends[:-1], axis=-1)
         packed = [_pack(child, part) for child, part in zip(_children(space), parts, strict=True)]
         return (
-            dict(zip(space.spaces, packed, strict=True))
-            if isinstance(space, gymnasium.spaces.Dict)
-            else tuple(packed)
+            dict(zip(space.spaces, packed, strict=True)) if isinstance(space, gymnasium.spaces.Dict) else tuple(packed)
         )
-    assert space.shape is not None and space.dtype is not None
+    assert space.shape is not None
     leaf = values.reshape((*values.shape[:-1], *space.shape))
     if np.issubdtype(space.dtype, np.integer):
         leaf = np.rint(leaf) + _start(space)
@@ -281,9 +275,7 @@ def _pack(space: gymnasium.Space, values: np.ndarray) -> Any:
 def _unpack(space: gymnasium.Space, action: Any) -> np.ndarray:
     """The inverse of `_pack`."""
     if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
-        parts = (
-            [action[name] for name in space.spaces] if isinstance(space, gymnasium.spaces.Dict) else action
-        )
+        parts = [action[name] for name in space.spaces] if isinstance(space, gymnasium.spaces.Dict) else action
         unpacked = [_unpack(child, part) for child, part in zip(_children(space), parts, strict=True)]
         return np.concatenate(unpacked, axis=-1)
     assert space.shape is not None

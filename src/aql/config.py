@@ -29,14 +29,15 @@ class Config:
         "geometric",
         "how actors spread between the two: geometrically, or the first tenth high and the rest low",
     )
-    epsilon_per_subaction: bool = _field(
-        True, "explore in each sub-action by itself instead of the whole action"
-    )
+    epsilon_per_subaction: bool = _field(True, "explore in each sub-action by itself instead of the whole action")
     random_steps: int = _field(2_000, "actor steps with uniform actions before learning starts")
 
     # Search.
     num_proposal: int = _field(32, "N, candidates from the proposal when acting")
     num_uniform: int = _field(32, "M, uniform candidates when acting")
+    uniform_share: float = _field(
+        1.0, "share of a uniform candidate's sub-actions that are drawn; the rest is copied from the proposal's samples"
+    )
     enumerate_small: bool = _field(True, "score every action where there are no more than N + M of them")
     fresh_search: bool = _field(True, "search a* again in the learner instead of using the actor's")
     learner_num_proposal: int = _field(8, "candidates from the proposal in a fresh search")
@@ -47,9 +48,7 @@ class Config:
 
     # Actions and observations.
     bins: int = _field(5, "values that a continuous sub-action is discretised into")
-    interval_encoding: Literal["value", "one-hot"] = _field(
-        "value", "how a discretised sub-action enters a network"
-    )
+    interval_encoding: Literal["value", "one-hot"] = _field("value", "how a discretised sub-action enters a network")
     normalise_observations: bool = _field(True, "scale observations by their running mean and deviation")
 
     # Networks.
@@ -74,25 +73,25 @@ class Config:
     gamma: float = _field(0.99, "discount per step")
     lambda_: float = _field(0.8, "lambda of Peng's Q(lambda)")
     target_ema: float = _field(0.05, "step of the target critics towards the critics; 1 is no target network")
+    act_with_target: bool = _field(False, "act with the target critics, which change more smoothly")
     entropy_weight: float = _field(0.01, "weight of the entropy in the proposal's loss")
 
     # The run.
     eval_every: int = _field(10_000, "actor steps between greedy evaluations")
     eval_episodes: int = _field(10, "episodes of an evaluation")
-    checkpoint_every: int = _field(
-        100_000, "actor steps between checkpoints; each one ends the running episodes"
-    )
+    checkpoint_every: int = _field(100_000, "actor steps between checkpoints; each one ends the running episodes")
     log_every: int = _field(2_000, "actor steps between lines of metrics")
 
     def __post_init__(self) -> None:
-        at_least_one = (
-            "steps actors bins batch_size updates_per_call unroll_length replay_capacity num_critics cem_iterations "
-            "cem_samples cem_elites eval_every eval_episodes checkpoint_every log_every"
-        ).split()
-        not_negative = (
-            "seed random_steps num_proposal num_uniform learner_num_proposal learner_num_uniform "
-            "replayed_per_new entropy_weight"
-        ).split()
+        at_least_one = [
+            *("steps", "actors", "bins", "batch_size", "updates_per_call", "unroll_length", "replay_capacity"),
+            *("num_critics", "cem_iterations", "cem_samples", "cem_elites"),
+            *("eval_every", "eval_episodes", "checkpoint_every", "log_every"),
+        ]
+        not_negative = [
+            *("seed", "random_steps", "num_proposal", "num_uniform", "learner_num_proposal", "learner_num_uniform"),
+            *("replayed_per_new", "entropy_weight"),
+        ]
         for name in at_least_one:
             self._require(name, getattr(self, name) >= 1, "at least 1")
         for name in not_negative:
@@ -103,14 +102,10 @@ class Config:
             self._require(name, 0 < getattr(self, name) < math.inf, "above 0")
         self._require("target_ema", 0 < self.target_ema <= 1, "above 0 and at most 1")
         self._require("bins", self.bins >= 2, "at least 2")
-        self._require(
-            "num_proposal", self.num_proposal + self.num_uniform >= 1, "at least 1 together with num_uniform"
-        )
+        self._require("num_proposal", self.num_proposal + self.num_uniform >= 1, "at least 1 together with num_uniform")
         searched = self.learner_num_proposal + self.learner_num_uniform
         self._require("learner_num_proposal", searched >= 1, "at least 1 together with learner_num_uniform")
-        self._require(
-            "cem_elites", self.cem_elites <= self.cem_samples, f"at most cem_samples ({self.cem_samples})"
-        )
+        self._require("cem_elites", self.cem_elites <= self.cem_samples, f"at most cem_samples ({self.cem_samples})")
         self._require(
             "replay_capacity",
             self.replay_capacity > self.unroll_length,
@@ -135,7 +130,8 @@ class Config:
         for name in values:
             if name not in known:
                 raise unknown("setting", name, known, "`aql train --help` lists them all")
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return cls(**plain)
 
 
 def preset(name: str, **overrides: Any) -> Config:

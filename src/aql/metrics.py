@@ -178,9 +178,7 @@ class Progress:
             # Refreshed by `update` alone: a thread of its own would compete with training.
             self._live = Live(console=self._console, auto_refresh=False)
 
-    def update(
-        self, actor_steps: int, return_mean: float | None = None, eval_return_mean: float | None = None
-    ) -> None:
+    def update(self, actor_steps: int, return_mean: float | None = None, eval_return_mean: float | None = None) -> None:
         """Shows the state of the run. Cheap to call often; a return that is None keeps its last value."""
         self._steps = actor_steps
         self._return = self._return if return_mean is None else return_mean
@@ -230,9 +228,7 @@ class Progress:
         return 100 * self._steps // max(self._total, 1)  # rounded down: 100 % is the end
 
     def _plain_line(self, now: float, closing: bool) -> str:
-        parts = [
-            f"{self._percent():3d} %  {self._steps:,}/{self._total:,} steps  {self._speed():,.0f} steps/s"
-        ]
+        parts = [f"{self._percent():3d} %  {self._steps:,}/{self._total:,} steps  {self._speed():,.0f} steps/s"]
         if self._return is not None:
             parts.append(f"return {self._return:.1f}")
         if self._eval_return is not None:

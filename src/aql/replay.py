@@ -1,6 +1,6 @@
 """Per-actor FIFO replay: every step is stored once, unrolls are windows cut out of the ring when they are needed."""
 
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -28,10 +28,10 @@ class Replay:
     def add(self, step: Unroll) -> None:
         """Stores one step of every actor; leaves [B, ...]."""
         if self._ring is None:
-            self._ring = _map(lambda leaf: np.zeros((self._capacity, *leaf.shape), leaf.dtype), step)
-        row = self._steps % self._capacity
-        for ring, leaf in zip(_leaves(self._ring), _leaves(step), strict=True):
-            ring[row] = leaf
+            self._ring = step.map(lambda leaf: np.zeros((self._capacity, *leaf.shape), leaf.dtype))
+        row, leaves = self._steps % self._capacity, step.named()
+        for name, ring in self._ring.named().items():
+            ring[row] = leaves[name]
         self._steps += 1
 
     def newest(self) -> Unroll | None:
@@ -56,44 +56,21 @@ class Replay:
         assert self._ring is not None
         actors = np.repeat(np.arange(self._num_actors), starts.shape[1])[:, None]
         rows = (starts.reshape(-1, 1) + np.arange(self._unroll_length + 1)) % self._capacity
-        return _map(lambda ring: ring[rows, actors], self._ring)
+        return self._ring.map(lambda ring: ring[rows, actors])
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Everything needed to go on from here; only rows in use."""
-        state = {"steps": np.array(self._steps)}
-        if self._ring is not None:
-            state |= {name: leaf[: len(self)] for name, leaf in _named(self._ring).items()}
-        return state
+        rows = {} if self._ring is None else self._ring.map(lambda leaf: leaf[: len(self)]).named()
+        return {"steps": np.array(self._steps), **rows}
 
-    def set_state(self, state: dict[str, np.ndarray]) -> None:
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """The inverse of `get_state`."""
         self._steps = int(state["steps"])
         self._ring = None
-        if self._steps == 0:
-            return
-        rings = {}
-        for name, leaf in state.items():
-            if name != "steps":
-                rings[name] = np.zeros((self._capacity, *leaf.shape[1:]), leaf.dtype)
-                rings[name][: len(leaf)] = leaf
-        extras = {
-            name.removeprefix("extras/"): rings.pop(name)
-            for name in list(rings)
-            if name.startswith("extras/")
-        }
-        self._ring = Unroll(**rings, extras=extras)
+        if self._steps > 0:
+            self._ring = Unroll.from_named({name: self._full(leaf) for name, leaf in state.items() if name != "steps"})
 
-
-def _named(tree: Unroll) -> dict[str, np.ndarray]:
-    fields = tree._asdict()
-    return {f"extras/{name}": leaf for name, leaf in fields.pop("extras").items()} | fields
-
-
-def _leaves(tree: Unroll) -> list[np.ndarray]:
-    return list(_named(tree).values())
-
-
-def _map(function: Any, tree: Unroll) -> Unroll:
-    # jax.tree.map costs more than the work itself on leaves this small.
-    extras = {name: function(leaf) for name, leaf in tree.extras.items()}
-    return Unroll(*(function(leaf) for leaf in tree[:5]), extras=extras)
+    def _full(self, rows: np.ndarray) -> np.ndarray:
+        ring = np.zeros((self._capacity, *rows.shape[1:]), rows.dtype)
+        ring[: len(rows)] = rows
+        return ring

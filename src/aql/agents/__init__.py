@@ -48,7 +48,7 @@ def _q_learning(build_search: BuildSearch, discretise: bool = True) -> Callable[
 def _amortized(autoregressive: bool) -> BuildSearch:
     def build(config: Config, space: ActionSpace, num_proposal: int, num_uniform: int) -> Search:
         proposal = Proposal(space, config.proposal_layers, autoregressive, gaussian_std=config.gaussian_std)
-        return Amortized(space, proposal, num_proposal, num_uniform, config.entropy_weight)
+        return Amortized(space, proposal, num_proposal, num_uniform, config.entropy_weight, config.uniform_share)
 
     return build
 
@@ -70,16 +70,12 @@ AGENTS: dict[str, Kind] = {
         "amortized Q-learning: autoregressive proposal over discretised actions",
         _q_learning(_amortized(True)),
     ),
-    "aql-independent": Kind(
-        "aql with independent sub-actions in the proposal", _q_learning(_amortized(False))
-    ),
+    "aql-independent": Kind("aql with independent sub-actions in the proposal", _q_learning(_amortized(False))),
     "aql-gaussian": Kind(
         "aql with a Gaussian proposal over continuous sub-actions",
         _q_learning(_amortized(True), discretise=False),
     ),
     "uniform": Kind("uniform Q-learning: aql without the learned proposal", _q_learning(_uniform)),
-    "qtopt": Kind(
-        "QT-Opt: Q-learning with the cross-entropy method", _q_learning(_cross_entropy, discretise=False)
-    ),
+    "qtopt": Kind("QT-Opt: Q-learning with the cross-entropy method", _q_learning(_cross_entropy, discretise=False)),
     "exact": Kind("exact Q-learning: every action is scored", _q_learning(_exact)),
 }

@@ -3,6 +3,7 @@
 from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
+import numpy as np
 
 from aql.actions import ActionSpace
 from aql.experience import Unroll
@@ -31,7 +32,10 @@ class Decision(NamedTuple):
 class Agent(Protocol):
     """Pure: state and keys go in and come out."""
 
-    space: ActionSpace
+    @property
+    def space(self) -> ActionSpace:
+        """The actions it chooses from: the environment's, discretised if the agent does that."""
+        ...
 
     def init(self, key: jax.Array) -> LearnerState:
         """All that learning changes: parameters, optimisers, statistics."""
@@ -41,7 +45,7 @@ class Agent(Protocol):
         """The part of the learner's state that actors need."""
         ...
 
-    def init_actors(self, index: jax.Array, total: int) -> ActorState:
+    def init_actors(self, index: np.ndarray, total: int) -> ActorState:
         """The state of the actors with the given places [B] among `total`: their curiosity, noise, memory."""
         ...
 

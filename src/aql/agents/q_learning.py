@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from aql import losses, returns
@@ -18,7 +19,7 @@ from aql.actions import ActionSpace
 from aql.agents.base import ActorState, Decision, EnvSpec, Metrics, Mode, Params
 from aql.config import Config
 from aql.experience import Unroll
-from aql.networks import torsos
+from aql.networks import apply, torsos
 from aql.networks.critics import Critic
 from aql.search import Search
 from aql.search.blocks import score_in_blocks
@@ -70,8 +71,7 @@ class QLearning:
         embedding = self._embed(statistics, jnp.zeros((1, *self.env.observation_shape)))
         features = self.space.encode(jnp.zeros((1, self.space.dimensions)))
         critics = tuple(
-            self._critic.init(k, embedding, features)
-            for k in jax.random.split(critic_key, self.config.num_critics)
+            self._critic.init(k, embedding, features) for k in jax.random.split(critic_key, self.config.num_critics)
         )
         search = self.search.init(search_key, embedding)
         return QLearningState(
@@ -83,9 +83,11 @@ class QLearning:
 
     def acting_params(self, state: QLearningState) -> ActingParams:
         """Critics, proposal and observation statistics."""
+        if self.config.act_with_target and self._has_target:
+            return state.params._replace(critics=state.target_critics)
         return state.params
 
-    def init_actors(self, index: jax.Array, total: int) -> ActorState:
+    def init_actors(self, index: np.ndarray, total: int) -> ActorState:
         """Each actor's epsilon (Horgan et al. 2018; the paper's first tenth of the actors explores more)."""
         low, high = self.config.epsilon_low, self.config.epsilon_high
         if self.config.epsilon_spacing == "tenth":
@@ -113,9 +115,7 @@ class QLearning:
         action = {"greedy": best, "random": uniform, "explore": jnp.where(explores, uniform, best)}[mode]
         return Decision(action, {"best_action": best}), actor_state
 
-    def update(
-        self, state: QLearningState, key: jax.Array, unrolls: Unroll
-    ) -> tuple[QLearningState, Metrics]:
+    def update(self, state: QLearningState, key: jax.Array, unrolls: Unroll) -> tuple[QLearningState, Metrics]:
         """One step for the critics and one for the search, from unrolls [B, T+1]."""
         statistics = state.params.statistics
         if self.config.normalise_observations:
@@ -138,7 +138,7 @@ class QLearning:
 
         def critic_loss(critics: tuple[Params, ...]) -> tuple[jax.Array, jax.Array]:
             features = self.space.encode(unrolls.action[:, :-1])
-            q = jnp.stack([self._critic.apply(p, embedding[:, :-1], features) for p in critics])
+            q = jnp.stack([apply(self._critic, p, embedding[:, :-1], features) for p in critics])
             return self.config.num_critics * losses.td_loss(q, targets, ~unrolls.first[:, 1:]), q
 
         (loss, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.params.critics)
@@ -151,11 +151,7 @@ class QLearning:
         search, search_optimiser = _descend(
             self._search_optimiser, search_gradient, state.search_optimiser, state.params.search
         )
-        target = (
-            optax.incremental_update(critics, target_critics, self.config.target_ema)
-            if self._has_target
-            else ()
-        )
+        target = optax.incremental_update(critics, target_critics, self.config.target_ema) if self._has_target else ()
         metrics |= search_metrics | {
             "critic_loss": loss,
             "q_mean": jnp.mean(q),
@@ -177,7 +173,7 @@ class QLearning:
         return observation.reshape(*leading, -1)
 
     def _evaluate(self, critics: tuple[Params, ...], embedding: jax.Array) -> "Evaluated":
-        states = tuple(self._critic.apply(p, embedding, method="state") for p in critics)
+        states = tuple(apply(self._critic, p, embedding, method="state") for p in critics)
         return Evaluated(self._critic, self.space, critics, states)
 
     def _best_actions(
@@ -190,7 +186,8 @@ class QLearning:
         return found.action, {"share_from_proposal": self.learner_search.share_learned(found)}
 
     def _reduce(self, q: jax.Array) -> jax.Array:
-        return {"min": jnp.min, "mean": jnp.mean}[self.config.target_critics](q, axis=0)
+        """[critics, B] -> [B], what a target bootstraps with."""
+        return jnp.min(q, axis=0) if self.config.target_critics == "min" else jnp.mean(q, axis=0)
 
 
 class Evaluated(NamedTuple):
@@ -207,10 +204,7 @@ class Evaluated(NamedTuple):
     def values(self, action: jax.Array) -> jax.Array:
         """Q of one action [B, D] in each state, by each critic: [critics, B]."""
         features = self.space.encode(action)
-        q = [
-            self.critic.apply(p, s, features, method="value")
-            for p, s in zip(self.params, self.states, strict=True)
-        ]
+        q = [apply(self.critic, p, s, features, method="value") for p, s in zip(self.params, self.states, strict=True)]
         return jnp.stack(q)
 
     def score(self, candidates: jax.Array) -> jax.Array:
@@ -219,7 +213,7 @@ class Evaluated(NamedTuple):
         def mean_value(states: tuple[jax.Array, ...], candidates: jax.Array) -> jax.Array:
             features = self.space.encode(candidates)
             pairs = zip(self.params, states, strict=True)
-            q = [self.critic.apply(p, s[:, None], features, method="value") for p, s in pairs]
+            q = [apply(self.critic, p, s[:, None], features, method="value") for p, s in pairs]
             return sum(q[1:], start=q[0]) / len(q)
 
         return score_in_blocks(mean_value, self.states, candidates, width=self.states[0].shape[-1])

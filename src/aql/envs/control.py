@@ -54,9 +54,7 @@ _PADDING = {
         "torso_vertical",
         "com_velocity",
     ),
-    **dict.fromkeys(
-        ("quadruped-walk", "quadruped-run"), ("origin", "rangefinder", "ball_state", "target_position")
-    ),
+    **dict.fromkeys(("quadruped-walk", "quadruped-run"), ("origin", "rangefinder", "ball_state", "target_position")),
     "quadruped-escape": ("ball_state", "target_position"),
     "quadruped-fetch": ("origin", "rangefinder"),
 }
@@ -184,9 +182,7 @@ class EnvPoolVector:
     def _convert(self, step: Any) -> TimeStep:
         # EnvPool promises ids beside the rows, not an order of the rows.
         order = np.argsort(step.observation.env_id, kind="stable")
-        columns = [
-            getattr(step.observation, key).reshape(self.num_envs, -1)[order] for key in self.observation_keys
-        ]
+        columns = [getattr(step.observation, key).reshape(self.num_envs, -1)[order] for key in self.observation_keys]
         first = step.step_type[order] == 0
         # The first step repeats the reward of the step before: it belongs to no transition.
         return TimeStep(

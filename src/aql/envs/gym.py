@@ -74,9 +74,7 @@ def from_envs(envs: Sequence[gymnasium.Env]) -> SerialVector:
         raise UserError("the same environment instance was given twice: each needs its own")
     for env in envs[1:]:
         if env.action_space != envs[0].action_space or env.observation_space != envs[0].observation_space:
-            raise UserError(
-                f"{env} and {envs[0]} have different spaces: the environments of a vector share them"
-            )
+            raise UserError(f"{env} and {envs[0]} have different spaces: the environments of a vector share them")
     return SerialVector(singles)
 
 
@@ -142,9 +140,7 @@ def _import(module_name: str, env_id: str) -> Any:
 def _checked(factory: Any, env_id: str) -> Callable[..., gymnasium.Env]:
     """The factory, which must give a Gymnasium environment."""
     if not callable(factory):
-        raise UserError(
-            f"{env_id!r} is no callable but {factory!r}: expected one that returns a gymnasium.Env"
-        )
+        raise UserError(f"{env_id!r} is no callable but {factory!r}: expected one that returns a gymnasium.Env")
 
     @functools.wraps(factory)  # `make_rendered` looks at the factory's own arguments
     def build(**options: Any) -> gymnasium.Env:
@@ -161,9 +157,7 @@ def _observation(space: gymnasium.Space) -> tuple[bool, tuple[int, ...], np.dtyp
     if isinstance(space, spaces.Box):
         is_image = space.dtype == np.uint8 and len(space.shape) == 3
         return False, space.shape, np.dtype(np.uint8 if is_image else np.float32)
-    if isinstance(
-        space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Dict | spaces.Tuple
-    ):
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Dict | spaces.Tuple):
         flat = spaces.utils.flatten_space(space) if space.is_np_flattenable else None
         if isinstance(flat, spaces.Box):
             return True, flat.shape, np.dtype(np.float32)

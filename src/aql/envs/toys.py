@@ -164,9 +164,7 @@ class Chain(Toy):
         while True:
             value = q.max(axis=1)
             left = self._bait * (state == 0) + gamma * value[np.maximum(state - 1, 0)]
-            right = np.where(
-                state == self._length - 2, 1, gamma * value[np.minimum(state + 1, self._length - 1)]
-            )
+            right = np.where(state == self._length - 2, 1, gamma * value[np.minimum(state + 1, self._length - 1)])
             new_q = np.stack([left, right], axis=1)
             new_q[-1] = 0
             if np.abs(new_q - q).max() < 1e-12:

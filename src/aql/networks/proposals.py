@@ -53,9 +53,7 @@ class Proposal(nn.Module):
         self.tower = Tower(self.layers, self.layer_norm)
         self.head = nn.DenseGeneral(shape)
         if self.autoregressive:
-            scale = nn.initializers.variance_scaling(
-                1.0, "fan_in", "truncated_normal", in_axis=0, out_axis=(1, 2)
-            )
+            scale = nn.initializers.variance_scaling(1.0, "fan_in", "truncated_normal", in_axis=0, out_axis=(1, 2))
             self.prefix = self.param("prefix", scale, (len(self.space.feature_owner), *shape))
 
     def __call__(self, embedding: jax.Array) -> jax.Array:
@@ -127,7 +125,5 @@ class Proposal(nn.Module):
         choice = self.space.from_index(jnp.minimum(index, last), d)
         if self.space.is_discrete:
             return choice
-        gaussian = parameters[0] + self.gaussian_std * jax.scipy.special.ndtri(
-            jnp.clip(noise, 1e-6, 1 - 1e-6)
-        )
+        gaussian = parameters[0] + self.gaussian_std * jax.scipy.special.ndtri(jnp.clip(noise, 1e-6, 1 - 1e-6))
         return jnp.where(jnp.asarray(self.space.num_choices)[d] > 0, choice, jnp.clip(gaussian, -1, 1))

@@ -4,13 +4,12 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 
 class Statistics(NamedTuple):
     """Running mean and variance of observations, updated by the learner and used by everybody."""
 
-    count: jax.Array  # []
+    seen: jax.Array  # [] how many
     mean: jax.Array  # [*observation_shape]
     variance: jax.Array  # [*observation_shape]
 
@@ -22,8 +21,8 @@ def init_statistics(shape: tuple[int, ...]) -> Statistics:
 
 def update_statistics(statistics: Statistics, observation: jax.Array) -> Statistics:
     """Merges a batch [B, *shape] into the running moments (Chan et al. 1979)."""
-    count = statistics.count + observation.shape[0]
-    weight = observation.shape[0] / count
+    seen = statistics.seen + observation.shape[0]
+    weight = observation.shape[0] / seen
     delta = jnp.mean(observation, axis=0) - statistics.mean
     mean = statistics.mean + weight * delta
     variance = (
@@ -31,7 +30,7 @@ def update_statistics(statistics: Statistics, observation: jax.Array) -> Statist
         + weight * jnp.var(observation, axis=0)
         + weight * (1 - weight) * jnp.square(delta)
     )
-    return Statistics(count, mean, variance)
+    return Statistics(seen, mean, variance)
 
 
 def normalise(statistics: Statistics, observation: jax.Array, limit: float = 10.0) -> jax.Array:
@@ -39,8 +38,3 @@ def normalise(statistics: Statistics, observation: jax.Array, limit: float = 10.
     # The floor keeps a sensor that never moves from amplifying its rounding errors.
     scaled = (observation - statistics.mean) / jnp.sqrt(jnp.maximum(statistics.variance, 1e-4))
     return jnp.clip(scaled, -limit, limit)
-
-
-def flat_size(shape: tuple[int, ...]) -> int:
-    """The length of an observation as one vector."""
-    return int(np.prod(shape))

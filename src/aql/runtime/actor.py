@@ -30,9 +30,7 @@ class Actor:
         self._decide = jit_act(agent)
         self._key = seeding.key(config.seed, "act", first_actor)
         self._rng = seeding.generator(config.seed, "replay", first_actor)
-        self._replay = Replay(
-            env.num_envs, config.replay_capacity, config.unroll_length, config.aligned_replay
-        )
+        self._replay = Replay(env.num_envs, config.replay_capacity, config.unroll_length, config.aligned_replay)
         self._returns = EpisodeReturns(env.num_envs)
         self._decisions = 0
         self.finished_returns: list[float] = []
@@ -69,9 +67,7 @@ class Actor:
         )
         decision = jax.tree.map(np.asarray, decision)
         self._env.send(decision.action)
-        self._replay.add(
-            Unroll(now.observation, decision.action, now.reward, now.discount, now.first, decision.extras)
-        )
+        self._replay.add(Unroll(now.observation, decision.action, now.reward, now.discount, now.first, decision.extras))
 
     def receive(self) -> Unroll | None:
         """Waits for the step; the unrolls that are ready for the learner, new ones with replayed ones, if any."""

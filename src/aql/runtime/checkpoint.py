@@ -54,9 +54,7 @@ def save(folder: Path, arrays: Mapping[str, Mapping[str, np.ndarray]], meta: dic
     # Through JSON and back, so that what is hashed is what `load` will read.
     body = json.loads(json.dumps({"format": FORMAT, "files": files, "meta": meta}))
     manifest = temporary / MANIFEST
-    manifest.write_text(
-        json.dumps(body | {"sha256": _sha256_of_body(body)}, indent=1) + "\n", encoding="utf-8"
-    )
+    manifest.write_text(json.dumps(body | {"sha256": _sha256_of_body(body)}, indent=1) + "\n", encoding="utf-8")
     _sync(manifest)
     _sync(temporary)
     replaced = _put_aside(folder) if folder.exists() else None
@@ -157,9 +155,7 @@ def _named_leaves(tree: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _mismatch(name: str, what: str) -> UserError:
-    return UserError(
-        f"{name!r} {what}: load it with the agent, environment and config that it was saved with"
-    )
+    return UserError(f"{name!r} {what}: load it with the agent, environment and config that it was saved with")
 
 
 def _folders(root: Path) -> list[Path]:

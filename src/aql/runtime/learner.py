@@ -46,8 +46,8 @@ class Learner:
             return
         queue = concatenate(self._pending)
         while len(queue.reward) >= batch * calls:
-            chunk = _map(lambda leaf: leaf[: batch * calls].reshape(calls, batch, *leaf.shape[1:]), queue)
-            queue = _map(lambda leaf: leaf[batch * calls :], queue)
+            chunk = queue.map(lambda leaf: leaf[: batch * calls].reshape(calls, batch, *leaf.shape[1:]))
+            queue = queue.map(lambda leaf: leaf[batch * calls :])
             self._state, self.metrics = self._update(self._state, self._key, np.uint32(self._calls), chunk)
             self._calls += 1
         self._pending = [queue] if len(queue.reward) else []
@@ -56,10 +56,7 @@ class Learner:
         """Arrays and plain values that a checkpoint needs."""
         arrays = {f"state/{name}": leaf for name, leaf in checkpoint.flatten(self._state).items()}
         if self._pending:
-            arrays |= {
-                f"pending/{name}": leaf
-                for name, leaf in checkpoint.flatten(concatenate(self._pending)).items()
-            }
+            arrays |= {f"pending/{name}": leaf for name, leaf in concatenate(self._pending).named().items()}
         return arrays, {"calls": self._calls}
 
     def set_state(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
@@ -69,26 +66,15 @@ class Learner:
             group, _, rest = name.partition("/")
             groups[group][rest] = leaf
         self._state = checkpoint.unflatten(self._state, groups["state"])
-        self._pending = [_unroll(groups["pending"])] if groups["pending"] else []
+        self._pending = [Unroll.from_named(groups["pending"])] if groups["pending"] else []
         self._calls = meta["calls"]
-
-
-def _unroll(flat: dict[str, np.ndarray]) -> Unroll:
-    extras = {name.removeprefix("extras/"): flat[name] for name in flat if name.startswith("extras/")}
-    return Unroll(**{name: leaf for name, leaf in flat.items() if "/" not in name}, extras=extras)
-
-
-def _map(function: Any, unroll: Unroll) -> Unroll:
-    return jax.tree.map(function, unroll)
 
 
 def _jit_updates(agent: Agent) -> Any:
     """`agent.update` over a leading axis of batches, compiled as one loop; metrics are those of the last update."""
 
     @functools.partial(jax.jit, donate_argnums=0)
-    def update(
-        state: LearnerState, key: jax.Array, call: np.uint32, batches: Unroll
-    ) -> tuple[LearnerState, Metrics]:
+    def update(state: LearnerState, key: jax.Array, call: np.uint32, batches: Unroll) -> tuple[LearnerState, Metrics]:
         keys = jax.random.split(jax.random.fold_in(key, call), len(batches.reward))
 
         def one(state: LearnerState, inputs: tuple[jax.Array, Unroll]) -> tuple[LearnerState, Metrics]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,25 @@ from aql.runtime.learner import Learner
 KEPT_CHECKPOINTS = 2
 
 
-def train(config: Config, run: Path, resume: bool = False, quiet: bool = False) -> float:
-    """Trains until `config.steps`, writing into the folder `run`; the mean return of the last evaluation.
+class Result(NamedTuple):
+    """How a run ended: its last greedy evaluation."""
+
+    mean: float
+    std: float
+    episodes: int
+    actor_steps: int
+    seconds: float
+
+
+def check(config: Config) -> None:
+    """Raises if the environment or the agent cannot be made, before anything is written."""
+    env = envs.make(config.env, 1)
+    agents.make(config, EnvSpec(env.observation_shape, env.action_space))
+    env.close()
+
+
+def train(config: Config, run: Path, resume: bool = False, quiet: bool = False) -> Result:
+    """Trains until `config.steps`, writing into the folder `run`.
 
     An interrupt or a termination signal saves a checkpoint before it ends the run.
     """
@@ -63,9 +80,9 @@ class _Loop:
         self._writer = writer
         self._seconds_before = 0.0  # of the processes that this one resumes
         self._started = time.monotonic()
-        self._eval_return = float("nan")
+        self._result: Result | None = None
 
-    def run(self, progress: Progress) -> float:
+    def run(self, progress: Progress) -> Result:
         with _stop_signals() as stopped:
             while self._actor.steps < self._config.steps:
                 before = self._actor.steps
@@ -78,10 +95,10 @@ class _Loop:
                     self._evaluate(steps)
                 if done or stopped.is_set() or self._passed(before, steps, self._config.checkpoint_every):
                     self._save(steps)
-                progress.update(steps, self._recent_return, self._eval_return)
+                progress.update(steps, self._recent_return, self._result.mean if self._result else None)
                 if stopped.is_set():
                     raise KeyboardInterrupt
-        return self._eval_return
+        return self._result or self._evaluate(self._actor.steps)
 
     def _step(self) -> None:
         self._actor.send(self._learner.params)
@@ -113,16 +130,18 @@ class _Loop:
             **metrics,
         )
 
-    def _evaluate(self, steps: int) -> None:
+    def _evaluate(self, steps: int) -> Result:
         returns = self._evaluator.evaluate(self._learner.params)
-        self._eval_return = float(np.mean(returns))
+        mean, std = float(np.mean(returns)), float(np.std(returns))
+        self._result = Result(mean, std, len(returns), steps, self._seconds)
         self._writer.write(
             steps,
             seconds=self._seconds,
-            eval_return_mean=self._eval_return,
-            eval_return_std=float(np.std(returns)),
+            eval_return_mean=mean,
+            eval_return_std=std,
             eval_episodes=len(returns),
         )
+        return self._result
 
     def _save(self, steps: int) -> None:
         actor_arrays, actor_meta = self._actor.get_state()
@@ -130,7 +149,7 @@ class _Loop:
         meta: dict[str, Any] = {
             "actor_steps": steps,
             "seconds": self._seconds,
-            "eval_return": self._eval_return if np.isfinite(self._eval_return) else None,
+            "result": self._result,
             "actor": actor_meta,
             "learner": learner_meta,
         }
@@ -151,7 +170,7 @@ class _Loop:
         self._writer.truncate_after(meta["actor_steps"])
         self._seconds_before = meta["seconds"]
         self._started = time.monotonic()
-        self._eval_return = float("nan") if meta["eval_return"] is None else meta["eval_return"]
+        self._result = Result(*meta["result"]) if meta["result"] else None
 
     def _restart(self, steps: int) -> None:
         # What a resumed run has to do, the run that goes on does too: so both stay equal.

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from aql import losses
 from aql.actions import ActionSpace
+from aql.networks import apply
 from aql.networks.proposals import Proposal
 from aql.search.base import Found, Metrics, Params, Score, best_of
 
@@ -20,6 +21,7 @@ class Amortized:
     num_proposal: int
     num_uniform: int
     entropy_weight: float
+    uniform_share: float = 1.0
 
     def init(self, key: jax.Array, embedding: jax.Array) -> Params:
         """The proposal's parameters."""
@@ -35,18 +37,21 @@ class Amortized:
         known: jax.Array | None = None,
     ) -> Found:
         """See `Search`; the proposal's samples come first among the candidates."""
-        proposal_key, uniform_key = jax.random.split(key)
-        proposed = self.proposal.apply(params, embedding, proposal_key, self.num_proposal, method="sample")
+        proposal_key, uniform_key, share_key = jax.random.split(key, 3)
+        proposed = apply(self.proposal, params, embedding, proposal_key, self.num_proposal, method="sample")
         uniform = self.space.sample(uniform_key, (embedding.shape[0], self.num_uniform))
+        if self.uniform_share < 1:
+            drawn = jax.random.uniform(share_key, uniform.shape) < self.uniform_share
+            uniform = jnp.where(drawn, uniform, proposed[:, jnp.arange(self.num_uniform) % self.num_proposal])
         return best_of(jnp.concatenate([proposed, uniform], axis=1), score, known)
 
     def share_learned(self, found: Found) -> jax.Array:
         """The share of a* that came from the proposal: near 0 while it knows nothing, near 1 once it does."""
-        return jnp.mean(found.index < self.num_proposal)
+        return jnp.mean(found.place < self.num_proposal)
 
     def loss(self, params: Params, embedding: jax.Array, best_action: jax.Array) -> tuple[jax.Array, Metrics]:
         """-log mu(a* | s) - weight * H(mu(. | s))."""
-        log_prob, entropy = self.proposal.apply(params, embedding, best_action, method="likelihood")
+        log_prob, entropy = apply(self.proposal, params, embedding, best_action, method="likelihood")
         loss = losses.proposal_loss(log_prob, entropy, self.entropy_weight)
         return loss, {
             "proposal_loss": loss,

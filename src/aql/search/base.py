@@ -19,7 +19,7 @@ class Found(NamedTuple):
 
     action: jax.Array  # [B, D]
     value: jax.Array  # [B]
-    index: jax.Array  # [B] the candidate's place
+    place: jax.Array  # [B] which candidate it was
 
 
 class Search(Protocol):
@@ -70,6 +70,6 @@ def best_of(candidates: jax.Array, score: Score, known: jax.Array | None = None)
     if known is not None:
         candidates = jnp.concatenate([candidates, known], axis=1)
     values = score(candidates)
-    index = jnp.argmax(values, axis=1)
-    action = jnp.take_along_axis(candidates, index[:, None, None], axis=1)[:, 0]
-    return Found(action, jnp.max(values, axis=1), index)
+    place = jnp.argmax(values, axis=1)
+    action = jnp.take_along_axis(candidates, place[:, None, None], axis=1)[:, 0]
+    return Found(action, jnp.max(values, axis=1), place)

@@ -36,18 +36,15 @@ class CrossEntropy(Fixed):
         candidates = self.space.sample(keys[0], (embedding.shape[0], self.samples))
         if known is not None:
             candidates = jnp.concatenate([candidates, known], axis=1)
-        values = score(candidates)
-        best = best_of(candidates, lambda _: values)
+        tried, values = candidates, score(candidates)
+        every_value = values
         for next_key in keys[1:]:
             _, elite = jax.lax.top_k(values, self.elites)
             candidates = self._resample(next_key, jnp.take_along_axis(candidates, elite[..., None], axis=1))
             values = score(candidates)
-            found = best_of(candidates, lambda _, values=values: values)
-            better = found.value > best.value
-            best = jax.tree.map(
-                lambda new, old: jnp.where(better.reshape(-1, *[1] * (new.ndim - 1)), new, old), found, best
-            )
-        return best
+            tried = jnp.concatenate([tried, candidates], axis=1)
+            every_value = jnp.concatenate([every_value, values], axis=1)
+        return best_of(tried, lambda _: every_value)
 
     def _resample(self, key: jax.Array, elites: jax.Array) -> jax.Array:
         """Elites [B, L, D] -> new samples [B, samples, D]."""

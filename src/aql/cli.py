@@ -1,0 +1,358 @@
+"""The command `aql`."""
+
+import contextlib
+import io
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+
+from aql.config import Config, preset
+from aql.errors import UserError, unknown
+
+Run = Annotated[Path, tyro.conf.Positional]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command; the exit code. Errors that a user can mend are one line and code 2."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if not arguments or arguments[0] in ("-h", "--help"):
+            _print_usage()
+            return 0
+        name, *rest = arguments
+        if name == "--version":
+            from aql import __version__
+
+            print(f"aql {__version__}")
+            return 0
+        if name not in COMMANDS:
+            raise unknown("command", name, COMMANDS, f"commands are {', '.join(COMMANDS)}")
+        return COMMANDS[name](rest)
+    except UserError as error:
+        print(f"aql: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _print_usage() -> None:
+    print("usage: aql COMMAND ...\n\nQ-learning for action spaces too large to enumerate.\n")
+    for name, command in COMMANDS.items():
+        print(f"  {name:8}{(command.__doc__ or '').splitlines()[0]}")
+    print("\n`aql COMMAND --help` explains one of them.")
+
+
+def _parse(what: Any, name: str, arguments: list[str], **options: Any) -> Any:
+    """tyro's result; its framed errors as one line."""
+    output, errors = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            return tyro.cli(what, prog=f"aql {name}", args=arguments, **options)
+    except SystemExit as exit_:
+        if exit_.code in (0, None):
+            print(output.getvalue(), end="")
+            raise
+        raise UserError(_one_line(errors.getvalue() or output.getvalue(), name)) from None
+
+
+def _one_line(report: str, name: str) -> str:
+    """tyro's report, a box on a terminal and ruled sections elsewhere: its message and the options it thinks near."""
+    is_box = "│" in report
+    lines = [line.strip("│ ") for line in report.splitlines() if not line.startswith(("╭", "╰"))]
+    sections: list[list[str]] = [[]]
+    for line in lines:
+        if line and not line.strip("─-"):
+            sections.append([])
+        else:
+            sections[-1].append(line)
+    message, *hints = sections if is_box else sections[1:]
+    near = dict.fromkeys(line.split()[0] for section in hints for line in section if line.startswith("--"))
+    suggestion = f"did you mean {' or '.join(near)}? " if near and "Unrecognized" in report else ""
+    return f"{' '.join(message).strip()}: {suggestion}`aql {name} --help` lists the options"
+
+
+# train
+
+
+@dataclass(frozen=True)
+class _TrainOptions:
+    """Train an agent.
+
+    The settings of the config follow; their defaults are those of the preset.
+    """
+
+    config: Annotated[Config, tyro.conf.OmitArgPrefixes]
+    out: Path | None = None
+    """the run's folder; default: runs/ENV/AGENT/TIME-sSEED"""
+    resume: Path | None = None
+    """go on with this run where its newest checkpoint is; nothing but --steps may be changed"""
+    quiet: bool = False
+    """no progress line"""
+
+
+def train(arguments: list[str]) -> int:
+    """train an agent on an environment: aql train ENV [--agent NAME] [--steps N] ..."""
+    from aql import compile_cache, runs
+    from aql.runtime import local
+
+    arguments = ["--env", *arguments] if arguments and not arguments[0].startswith("-") else arguments
+    defaults = preset(_value_of("--preset", arguments) or "fast")
+    options = _parse(
+        _TrainOptions,
+        "train",
+        arguments,
+        default=_TrainOptions(config=defaults),
+        config=(tyro.conf.FlagConversionOff,),
+    )
+    config: Config = options.config
+    if options.resume is not None:
+        run, config = options.resume, _resumed_config(options.resume, arguments)
+    elif _value_of("--env", arguments) is None:
+        raise UserError(
+            "no environment given: `aql train control/cartpole-swingup`, for instance; `aql envs` lists them"
+        )
+    else:
+        run = options.out or runs.default_folder(config)
+    compile_cache.enable()
+    local.check(config)
+    if options.resume is None:
+        runs.create(run, config)
+    console = Console(highlight=False)
+    if not options.quiet:
+        console.print(f"[bold]{config.env}[/]  {config.agent}, preset {config.preset}, seed {config.seed}  ->  {run}")
+    try:
+        result = local.train(config, run, resume=options.resume is not None, quiet=options.quiet)
+    except KeyboardInterrupt:
+        console.print(f"stopped with a checkpoint; go on with: aql train --resume {run}")
+        raise
+    print(
+        f"{config.env} {config.agent}: return {result.mean:.1f} +- {result.std:.1f} over {result.episodes} greedy "
+        f"episodes after {result.actor_steps:,} steps in {result.seconds:.0f} s ({run})"
+    )
+    return 0
+
+
+def _value_of(option: str, arguments: list[str]) -> str | None:
+    for given, value in zip(arguments, [*arguments[1:], None], strict=True):
+        if given == option:
+            return value
+        if given.startswith(option + "="):
+            return given.partition("=")[2]
+    return None
+
+
+def _resumed_config(run: Path, arguments: list[str]) -> Config:
+    """The run's own config; only its end may be moved."""
+    from aql import runs
+
+    given = {a.partition("=")[0].replace("_", "-") for a in arguments if a.startswith("--")}
+    extra = given - {"--resume", "--steps", "--quiet"}
+    if extra:
+        raise UserError(f"{', '.join(sorted(extra))} cannot be changed in a resumed run: only --steps can")
+    config = runs.read_config(run)
+    steps = _value_of("--steps", arguments)
+    return config if steps is None else Config.from_json(config.to_json() | {"steps": int(steps)})
+
+
+# eval, watch, plot
+
+
+def evaluate(arguments: list[str]) -> int:
+    """evaluate a trained run with its greedy policy: aql eval RUN [--episodes N] [--json]"""
+    from aql import compile_cache, envs, runs
+    from aql.evaluation import Evaluator
+
+    def options(run: Run, episodes: int = 10, seed: int = 1_000_003, json: bool = False) -> tuple[Path, int, int, bool]:
+        """Evaluate a trained run with its greedy policy.
+
+        Args:
+          run: the folder of the run.
+          episodes: how many episodes to play.
+          seed: seed of the episodes, apart from those of training.
+          json: print one JSON object.
+        """
+        return run, episodes, seed, json
+
+    run, episodes, seed, as_json = _parse(options, "eval", arguments)
+    if episodes < 1:
+        raise UserError(f"--episodes is {episodes}: expected at least 1")
+    compile_cache.enable()
+    restored = runs.restore(run)
+    env = envs.make(restored.config.env, episodes)
+    returns = Evaluator(restored.agent, env, seed).evaluate(restored.params)
+    env.close()
+    mean, std = float(np.mean(returns)), float(np.std(returns))
+    if as_json:
+        facts = {
+            "env": restored.config.env,
+            "agent": restored.config.agent,
+            "actor_steps": restored.actor_steps,
+        }
+        print(json.dumps(facts | {"return_mean": mean, "return_std": std, "episodes": episodes, "seed": seed}))
+    else:
+        print(
+            f"{restored.config.env} {restored.config.agent}: return {mean:.1f} +- {std:.1f} over {episodes} greedy "
+            f"episodes after {restored.actor_steps:,} steps of training"
+        )
+    return 0
+
+
+def watch(arguments: list[str]) -> int:
+    """film one greedy episode of a trained run: aql watch RUN -o film.mp4"""
+    from aql import compile_cache, runs
+    from aql.report import film
+
+    def options(
+        run: Run, output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None, seed: int = 0
+    ) -> tuple[Path, Path, int]:
+        """Film one greedy episode.
+
+        Args:
+          run: the folder of the run.
+          output: the film; default: film.mp4 in the run's folder.
+          seed: seed of the episode.
+        """
+        return run, output or run / "film.mp4", seed
+
+    run, output, seed = _parse(options, "watch", arguments)
+    compile_cache.enable()
+    episode_return = film.watch(runs.restore(run), output, seed)
+    print(f"{output}: an episode with return {episode_return:.1f}")
+    return 0
+
+
+def plot(arguments: list[str]) -> int:
+    """draw learning curves of runs and sweeps: aql plot RUN|RESULTS.csv... -o curves.png"""
+    from aql.report import curves
+
+    def options(
+        runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
+        output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("curves.png"),
+        x: curves.Axis = "steps",
+        paper: bool = True,
+    ) -> tuple[tuple[Path, ...], Path, curves.Axis, bool]:
+        """Draw learning curves: a panel per task, a line per agent with its band over seeds.
+
+        Args:
+          runs: folders of runs, results.csv files of sweeps, or folders of sweeps.
+          output: the picture; its ending is the format.
+          x: what to draw against, actor steps or minutes of training.
+          paper: also the returns that the paper reports for the same task.
+        """
+        return runs, output, x, paper
+
+    runs, output, x, paper = _parse(options, "plot", arguments)
+    curves.plot(list(runs), output, x, paper)
+    print(output)
+    return 0
+
+
+# sweep
+
+
+def sweep(arguments: list[str]) -> int:
+    """run every task, agent and seed of a suite: aql sweep SUITE [--agents A,B] [--seeds N] [--out DIR]"""
+    from aql import sweep
+
+    def options(
+        suite: Annotated[str, tyro.conf.Positional],
+        agents: str = "",
+        tasks: str = "",
+        seeds: int | None = None,
+        steps: int | None = None,
+        jobs: int | None = None,
+        out: Path | None = None,
+        dry_run: bool = False,
+        set: Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction] = (),
+    ) -> dict[str, Any]:
+        """Run every task, agent and seed of a suite.
+
+        Called again, it goes on: finished runs are kept, begun ones resumed, failed ones tried again.
+
+        Args:
+          suite: name of a suite (control39, control-mini, foundation), or a TOML file.
+          agents: agents to run instead of those of the suite, with commas between.
+          tasks: tasks or groups to choose from the suite, with commas between.
+          seeds: how many seeds, from 0; default: as many as the suite says.
+          steps: actor steps of each run; default: what the suite says.
+          jobs: runs at a time, each on a core of its own; default: as many as there are cores.
+          out: folder of the sweep; default: runs/sweeps/SUITE.
+          dry_run: only print what would be run, and about how long it would take.
+          set: settings of the config to change, as in --set gamma=0.98 batch_size=256.
+        """
+        return locals()
+
+    given = _parse(options, "sweep", arguments)
+    suite = sweep.load(given["suite"])
+    suite = sweep.select(
+        suite,
+        agents=_names(given["agents"]),
+        tasks=_names(given["tasks"]),
+        seeds=given["seeds"],
+        steps=given["steps"],
+        settings=sweep.parse_settings(pair for pairs in given["set"] for pair in pairs),
+    )
+    out = given["out"] or Path("runs") / "sweeps" / suite.name
+    console = Console(highlight=False)
+    if given["dry_run"]:
+        sweep.describe(suite, out, given["jobs"], console)
+        return 0
+    try:
+        failed = sweep.run(suite, out, given["jobs"], console)
+    except KeyboardInterrupt:
+        print(f"stopped; the same command goes on: {shlex.join(['aql', 'sweep', *arguments])}")
+        raise
+    print(f"results: {out / sweep.RESULTS}")
+    for cell, words in failed.items():
+        print(f"aql: {cell} failed: {words}", file=sys.stderr)
+    if failed:
+        print(f"{len(failed)} failed; the same command tries them again", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _names(listed: str) -> list[str]:
+    return [name.strip() for name in listed.split(",") if name.strip()]
+
+
+# envs, agents
+
+
+def list_envs(arguments: list[str]) -> int:
+    """list the environments by id"""
+    from aql import envs
+
+    _parse(lambda: None, "envs", arguments)
+    print("\n".join(envs.list_ids()))
+    print("and any Gymnasium id (CartPole-v1), or your own package.module:factory", file=sys.stderr)
+    return 0
+
+
+def list_agents(arguments: list[str]) -> int:
+    """list the agents by name"""
+    from aql.agents import AGENTS
+
+    _parse(lambda: None, "agents", arguments)
+    for name, kind in AGENTS.items():
+        print(f"{name:18}{kind.summary}")
+    return 0
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "train": train,
+    "eval": evaluate,
+    "watch": watch,
+    "plot": plot,
+    "sweep": sweep,
+    "envs": list_envs,
+    "agents": list_agents,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
