@@ -29,13 +29,18 @@ from aql.runs import commit
 from aql.runtime.actor import Actor, jit_act
 from aql.search import blocks
 
-TASKS = {1: "control/cartpole-swingup", 6: "control/walker-walk", 21: "control/humanoid-walk", 56: "control/humanoid_CMU-run"}
+TASKS = {
+    1: "control/cartpole-swingup",
+    6: "control/walker-walk",
+    21: "control/humanoid-walk",
+    56: "control/humanoid_CMU-run",
+}
 
 
 def seconds_per_call(function: Callable[[], Any], budget: float = 1.5) -> float:
     """The median over many calls after a warm-up."""
     function()
-    times = []
+    times: list[float] = []
     end = time.perf_counter() + budget
     while time.perf_counter() < end or len(times) < 5:
         start = time.perf_counter()
@@ -102,8 +107,8 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
 
     def note(task: str, dimensions: int, setting: str, quantity: str, microseconds: float, ratio: float) -> None:
-        row = dict(task=task, sub_actions=dimensions, setting=setting, quantity=quantity)
-        rows.append(row | dict(microseconds=round(microseconds, 1), ratio=round(ratio, 3), commit=commit()))
+        row = {"task": task, "sub_actions": dimensions, "setting": setting, "quantity": quantity}
+        rows.append(row | {"microseconds": round(microseconds, 1), "ratio": round(ratio, 3), "commit": commit()})
         print(f"{task:27} {dimensions:3}  {setting:18} {quantity:34} {microseconds:9.1f} us  x {ratio:.2f}", flush=True)
 
     for dimensions, task in TASKS.items():
@@ -118,9 +123,10 @@ def main() -> None:
             whole = decision_seconds(config, spec)
             blocks.BLOCK_FLOATS = block
             note(task, dimensions, setting, "decision, one big batch", 1e6 * whole, whole / decision)
-            if config.bins**dimensions <= 20_000:
+            size = config.bins**dimensions
+            if size <= 20_000:
                 every = decision_seconds(preset(name, env=task, agent="exact", actors=actors), spec)
-                note(task, dimensions, setting, f"decision, exact ({config.bins**dimensions:,} actions)", 1e6 * every, every / decision)
+                note(task, dimensions, setting, f"decision, exact ({size:,} actions)", 1e6 * every, every / decision)
             if name == "fast":
                 bare = bare_step_seconds(task, actors)
                 note(task, dimensions, setting, "bare EnvPool step", 1e6 * bare, bare / decision)

@@ -146,8 +146,7 @@ def test_samples_are_uniform(space: Any) -> None:
         assert stats.chisquare(count).pvalue > 1e-3
     assert np.abs(np.corrcoef(action.T) - np.eye(space.dimensions)).max() < 0.03
     assert np.any(
-        np.asarray(space.sample(jax.random.key(1), (10,)))
-        != np.asarray(space.sample(jax.random.key(0), (10,)))
+        np.asarray(space.sample(jax.random.key(1), (10,))) != np.asarray(space.sample(jax.random.key(0), (10,)))
     )
 
 
@@ -180,9 +179,7 @@ def test_bins() -> None:
 
 
 def test_spaces_compare_by_their_subactions() -> None:
-    assert ActionSpace.from_gymnasium(spaces.Box(-1, 1, (2,))) == ActionSpace(
-        (Interval(-1, 1), Interval(-1, 1))
-    )
+    assert ActionSpace.from_gymnasium(spaces.Box(-1, 1, (2,))) == ActionSpace((Interval(-1, 1), Interval(-1, 1)))
 
 
 def test_dm_env_specs() -> None:
@@ -211,3 +208,44 @@ def test_dm_env_specs() -> None:
 def test_errors(build: Any, message: Any) -> None:
     with pytest.raises(UserError, match=message):
         build()
+
+
+DECODED = {
+    "values": ActionSpace((Interval(0, 1), Interval(0, 1, bins=3))),
+    "one-hot": ActionSpace((Interval(0, 1, bins=5), Interval(-1, 3, bins=2)), interval_encoding="one-hot"),
+    "choices": ActionSpace((Discrete(3), Discrete(1), Discrete(4))),
+    "hybrid": ActionSpace((*HYBRID.subactions, Discrete(2)), interval_encoding="one-hot"),
+}
+
+
+def test_decode_in_numbers() -> None:
+    features = jnp.array([[0, 0, 1, 0.5, -0.5], [1, 0, 0, -1, 1]])
+    np.testing.assert_allclose(HYBRID.decode(features), [[2, 0.5, -0.5], [0, -1, 1]])
+    one_hot = ActionSpace(HYBRID.subactions, interval_encoding="one-hot")
+    features = jnp.array([0, 1, 0, 0.5, 0, 0, 0, 1, 0])
+    np.testing.assert_allclose(one_hot.decode(features), [1, 0.5, 0.5])
+
+
+@pytest.mark.parametrize("name", DECODED)
+def test_decode_inverts_encode(name: str) -> None:
+    space = DECODED[name]
+    action = _uniform(space, 0, (3, 20)).astype(np.float32)
+    np.testing.assert_allclose(space.decode(space.encode(jnp.asarray(action))), action, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", DECODED)
+def test_set_feature_builds_encode_one_sub_action_at_a_time(name: str) -> None:
+    space = DECODED[name]
+    action = jnp.asarray(_uniform(space, 0, (20,)).astype(np.float32))
+    features = jnp.full((len(space.feature_owner), 20), 9.0)
+    for d in range(space.dimensions):
+        before = features
+        features = space.set_feature(features, jnp.array(d), action[:, d])
+        np.testing.assert_array_equal(features[space.feature_owner != d], before[space.feature_owner != d])
+    np.testing.assert_allclose(features.T, space.encode(action), atol=1e-6)
+
+
+def test_set_feature_in_numbers() -> None:
+    # [F, n]: features (three choices, value, value) of two actions; sub-action 0 becomes choice 1 and choice 2.
+    features = HYBRID.set_feature(jnp.zeros((5, 2)), jnp.array(0), jnp.array([1.0, 2.0]))
+    np.testing.assert_array_equal(features, [[0, 0], [1, 0], [0, 1], [0, 0], [0, 0]])

@@ -1,0 +1,393 @@
+"""Learning curves: a panel per task, a line per agent with its band over seeds, and what the paper reports."""
+
+import csv
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from aql import metrics
+from aql.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Axis = Literal["steps", "minutes"]
+PAPER = Path(__file__).parents[3] / "benchmarks" / "paper"  # in a checkout; elsewhere there is no reference
+PAPER_METHOD = "AQL_SEQ"  # what the digitised figures call `aql`
+# Okabe and Ito's colours, which the colour-blind can tell apart; not their yellow, too pale for a line.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+GREY, DARK = "#666666", "#333333"
+GRID_POINTS = 201
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The greedy evaluations of one run, and its training returns where they are known."""
+
+    task: str
+    agent: str
+    preset: str
+    seed: int
+    config_hash: str
+    steps: np.ndarray  # [X]
+    minutes: np.ndarray  # [X]
+    returns: np.ndarray  # [X]
+    training_steps: np.ndarray | None = None  # [Y]
+    training_minutes: np.ndarray | None = None  # [Y]
+    training_returns: np.ndarray | None = None  # [Y]
+
+    def x(self, axis: Axis) -> np.ndarray:
+        """Where the evaluations are on the axis."""
+        return self.steps if axis == "steps" else self.minutes
+
+
+class Band(NamedTuple):
+    """A mean over seeds and its interval, each [X]."""
+
+    x: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+class Reference(NamedTuple):
+    """The paper's own AQL on a task."""
+
+    steps: np.ndarray  # [X]
+    returns: np.ndarray  # [X]
+    final: float | None  # after 2e8 steps
+
+
+def plot(paths: list[Path], output: Path, x: Axis = "steps", paper: bool = True) -> None:
+    """Draws the curves of runs, `results.csv` files and folders of sweeps into a picture."""
+    figure = draw(read(paths), x, paper)
+    formats = figure.canvas.get_supported_filetypes()
+    if output.suffix.lstrip(".") not in formats:
+        raise UserError(f"{output} has no ending of a picture: name it .png, .svg or .pdf")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(output, dpi=150)
+
+
+def read(paths: Iterable[Path]) -> list[Curve]:
+    """The curves in runs and results, in the order given."""
+    curves = []
+    for path in paths:
+        if path.is_dir() and (path / "results.csv").is_file():
+            path = path / "results.csv"
+        if not path.exists():
+            raise UserError(f"there is no {path}: name the folder of a run, or the results.csv of a sweep")
+        curves += [_read_run(path)] if path.is_dir() else _read_results(path)
+    if not curves:
+        raise UserError(f"no evaluation in {', '.join(map(str, paths))}: wait for one, or name other runs")
+    return curves
+
+
+def _read_run(run: Path) -> Curve:
+    from aql import runs
+    from aql.sweep import config_hash
+
+    config = runs.read_config(run)
+    rows = metrics.read(run)
+    greedy = _columns([row for row in rows if row.get("eval_return_mean") is not None], "eval_return_mean")
+    training = _columns([row for row in rows if row.get("return_mean") is not None], "return_mean")
+    if not len(greedy[0]):
+        raise UserError(f"{run} has no evaluation yet: wait for the first one, after {config.eval_every:,} steps")
+    return Curve(config.env, config.agent, config.preset, config.seed, config_hash(config), *greedy, *training)
+
+
+def _columns(rows: list[dict[str, Any]], name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Steps, minutes and the named value."""
+    numbers = np.array([(row["actor_steps"], row["seconds"] / 60, row[name]) for row in rows], float)
+    steps, minutes, values = numbers.reshape(-1, 3).T
+    return steps, minutes, values
+
+
+def _read_results(path: Path) -> list[Curve]:
+    runs: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    names = ("task", "agent", "preset", "seed", "config_hash")
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                found = runs.setdefault(tuple(row[name] for name in names), [])
+                if row["return"] != "":
+                    numbers = {name: float(row[name]) for name in ("actor_steps", "seconds", "return")}
+                    found.append(numbers)
+    except (KeyError, ValueError, TypeError) as error:
+        raise UserError(f"{path} is not the results.csv of a sweep ({error!r}): name another file") from error
+    return [
+        Curve(task, agent, preset, int(seed), config, *_columns(rows, "return"))
+        for (task, agent, preset, seed, config), rows in runs.items()
+        if rows
+    ]
+
+
+def band(curves: Sequence[Curve], axis: Axis) -> Band:
+    """The mean of the curves on their common grid, with a bootstrap 95 % interval over the runs.
+
+    Curves with the same x keep it; others are interpolated linearly where all of them have values.
+    """
+    xs = [curve.x(axis) for curve in curves]
+    if all(np.array_equal(xs[0], x) for x in xs):
+        grid = xs[0]
+    else:
+        start, end = max(x[0] for x in xs), min(x[-1] for x in xs)
+        if start > end:
+            raise UserError(
+                f"the runs of {curves[0].agent} on {curves[0].task} have no {axis} in common ({start:g} is after "
+                f"{end:g}): draw them one by one"
+            )
+        grid = np.linspace(start, end, GRID_POINTS)
+    values = np.stack([np.interp(grid, x, curve.returns) for x, curve in zip(xs, curves, strict=True)])
+    low, high = bootstrap(values, np.random.default_rng(0))
+    return Band(grid, values.mean(axis=0), low, high)
+
+
+def bootstrap(
+    values: np.ndarray, rng: np.random.Generator, resamples: int = 2_000, level: float = 0.95
+) -> tuple[np.ndarray, np.ndarray]:
+    """The percentile bootstrap interval of the mean over the first axis: values [S, X] to two [X]."""
+    chosen = rng.integers(len(values), size=(resamples, len(values)))  # [R, S]
+    counts = np.stack([np.bincount(row, minlength=len(values)) for row in chosen])  # [R, S]
+    means = counts @ values / len(values)  # [R, X]
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return low, high
+
+
+@functools.cache
+def reference(task: str, folder: Path = PAPER) -> Reference | None:
+    """What the paper reports for a task of ours, such as `control/walker-walk`."""
+    name = task.removeprefix("control/")
+    if name == task or not folder.is_dir():
+        return None
+    with (folder / "curves.csv").open(newline="") as file:
+        points = [
+            (float(row["x"]), float(row["mean_return"]))
+            for row in csv.DictReader(file)
+            if row["panel"] == name and row["method"] == PAPER_METHOD
+        ]
+    with (folder / "final_returns.csv").open(newline="") as file:
+        final = [
+            float(row["mean_final_return"])
+            for row in csv.DictReader(file)
+            if row["task"] == name and row["method"] == PAPER_METHOD
+        ]
+    if not points:
+        return None
+    steps, returns = np.array(points).T
+    return Reference(steps, returns, final[0] if final else None)
+
+
+def labels(curves: Sequence[Curve]) -> list[str]:
+    """The line that each curve belongs to: its agent, told apart by preset and settings only where that is needed."""
+    named = [(curve.agent, curve.preset, curve.config_hash, curve.task) for curve in curves]
+    found = []
+    for agent, preset, config, _ in named:
+        presets = {p for a, p, _, _ in named if a == agent}
+        tasks = {t for a, p, _, t in named if (a, p) == (agent, preset)}
+        configs = [{c for a, p, c, t in named if (a, p, t) == (agent, preset, task)} for task in tasks]
+        label = agent if len(presets) == 1 else f"{agent} {preset}"
+        found.append(label if max(map(len, configs)) == 1 else f"{label} {config[:6]}")
+    return found
+
+
+# Drawing
+
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": GREY,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "svg.fonttype": "none",
+}
+TRAINING = "#7fb0d0"  # a faint first colour
+LABEL_POINTS = 12.0  # height that a label beside a line needs
+NOTE_INCHES = 0.25
+FAR = 2.5  # how many times the highest return a reference may be without flattening the curves
+
+
+def draw(curves: Sequence[Curve], axis: Axis = "steps", paper: bool = True) -> "Figure":
+    """The figure; its axes are the panels, in the order of the tasks."""
+    try:
+        import matplotlib as mpl
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+    except ModuleNotFoundError as error:
+        raise UserError("pictures need matplotlib: pip install 'aql[report]'") from error
+    labelled = list(zip(curves, labels(curves), strict=True))
+    tasks = list(dict.fromkeys(curve.task for curve in curves))
+    names = list(dict.fromkeys(label for _, label in labelled))
+    styles = {name: Style(*look) for name, look in zip(names, _looks(), strict=False)}
+    references = {task: reference(task) if paper else None for task in tasks}
+    columns = _columns_for(len(tasks))
+    rows = math.ceil(len(tasks) / columns)
+    width, height = (6.0, 3.3) if len(tasks) == 1 else (2.9, 2.1)
+    with mpl.rc_context(STYLE):
+        layout = ConstrainedLayoutEngine()
+        figure = Figure(figsize=(width * columns + 1.0, height * rows + 0.3 + NOTE_INCHES), layout=layout)
+        FigureCanvasAgg(figure)
+        for index, task in enumerate(tasks):
+            axes = figure.add_subplot(rows, columns, index + 1)
+            lines = {
+                name: band([curve for curve, label in labelled if (curve.task, label) == (task, name)], axis)
+                for name in names
+                if any((curve.task, label) == (task, name) for curve, label in labelled)
+            }
+            ends = _panel(axes, lines, styles, references[task], axis)
+            axes.set_title(task.partition("/")[2] or task)
+            if len(curves) == 1:
+                ends[0] = ends[0]._replace(text=f"{names[0]}, greedy")
+                ends += _training(axes, curves[0], styles[names[0]], axis)
+            if (index + 1) % columns == 0:  # the last of a row: its lines are labelled, for the row
+                ends += [End(math.nan, name, styles[name].colour) for name in names if name not in lines]
+                _direct_labels(axes, ends, height)
+        inch = 1 / figure.get_figheight()
+        bottom = (NOTE_INCHES + 0.13) * inch
+        x_label = "actor steps" if axis == "steps" else "minutes of training"
+        figure.supxlabel(x_label, y=NOTE_INCHES * inch, va="bottom", size=9, color=DARK)
+        figure.supylabel("return of an episode", size=9, color=DARK)
+        layout.set(rect=(0, bottom, 1, 1 - bottom), w_pad=0.06, h_pad=0.06)
+        note = _note(labelled, any(references.values()), axis)
+        figure.text(0.01, 0.07 * inch, note, size=7.5, color=GREY, va="bottom")
+    return figure
+
+
+class Style(NamedTuple):
+    """How a line looks."""
+
+    colour: str
+    dashes: str
+
+
+class End(NamedTuple):
+    """What stands beside the end of a line: at its height, or below all if it is not in the panel (nan)."""
+
+    y: float
+    text: str
+    colour: str
+
+
+def _looks() -> Iterable[tuple[str, str]]:
+    """Colours, then the same ones with dashes, and so on without end."""
+    dashes = ("-", "--", "-.", (0, (1, 1)))
+    for number in range(10_000):
+        yield COLOURS[number % len(COLOURS)], dashes[number // len(COLOURS) % len(dashes)]  # type: ignore
+
+
+def _columns_for(panels: int) -> int:
+    return panels if panels <= 3 else 2 if panels == 4 else 3 if panels <= 9 else 4 if panels <= 16 else 5
+
+
+def _panel(
+    axes: "Axes", lines: dict[str, Band], styles: dict[str, Style], paper: Reference | None, axis: Axis
+) -> list[End]:
+    """Draws one task; the ends of its lines."""
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    ends = []
+    right = max(line.x[-1] for line in lines.values())
+    for name, line in lines.items():
+        colour, dashes = styles[name]
+        axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
+        marker = "o" if len(line.x) == 1 else None
+        axes.plot(line.x, line.mean, dashes, color=colour, linewidth=1.6, label=name, marker=marker, markersize=4)
+        ends.append(End(float(line.mean[-1]), name, colour))
+    seen = [value for line in lines.values() for value in (line.low.min(), line.high.max())]
+    if paper is not None:
+        if axis == "steps":
+            inside = np.append(paper.steps[paper.steps < right], right)
+            returns = np.interp(inside, paper.steps, paper.returns)
+            axes.plot(inside, returns, ":", color=GREY, linewidth=1.2, label="paper")
+            seen += [returns.min(), returns.max()]
+        if paper.final is not None and paper.final <= FAR * max(seen):
+            seen.append(paper.final)
+    low, high = min(0.0, *seen), max(seen)
+    margin = 0.05 * ((high - low) or 1.0)
+    low, high = low - (margin if low < 0 else 0), high + margin
+    if paper is not None and paper.final is not None:
+        ends.append(_final(axes, paper.final, high))
+    axes.set_ylim(low, high)
+    axes.set_xlim(0, right or 1.0)
+    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    if axis == "steps":
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    return ends
+
+
+def _final(axes: "Axes", final: float, high: float) -> End:
+    """A tick at the right edge where the paper ended; with its number at the top if that is far above the curves."""
+    y, marker = (final, "<") if final <= high else (high, "^")
+    at_edge = axes.get_yaxis_transform()
+    axes.plot([1.0], [y], marker, color=GREY, markersize=5, transform=at_edge, clip_on=False, zorder=5)
+    if marker == "^":
+        place: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "va": "center"}
+        axes.annotate(f"{final:.0f}", (1.0, y), xytext=(-5, 0), xycoords=at_edge, color=GREY, size=8, **place)
+    return End(y, "paper, 200M", GREY)
+
+
+def _training(axes: "Axes", curve: Curve, style: Style, axis: Axis) -> list[End]:
+    """The returns of the exploring actors, which lag behind and below the greedy ones."""
+    x = curve.training_steps if axis == "steps" else curve.training_minutes
+    if x is None or curve.training_returns is None or not len(x):
+        return []
+    axes.plot(x, curve.training_returns, color=style.colour, alpha=0.35, linewidth=1.0, zorder=1, label="training")
+    low, high = axes.get_ylim()
+    axes.set_ylim(min(low, curve.training_returns.min()), max(high, 1.05 * curve.training_returns.max()))
+    return [End(float(curve.training_returns[-1]), "training", TRAINING)]
+
+
+def _direct_labels(axes: "Axes", ends: list[End], height: float) -> None:
+    """Writes the labels to the right of the panel, at the heights of their lines but never over each other."""
+    low, high = axes.get_ylim()
+    gap = (high - low) * LABEL_POINTS / (72 * 0.8 * height)
+    absent = low - gap * sum(math.isnan(end.y) for end in ends)
+    ordered = sorted(ends, key=lambda end: absent if math.isnan(end.y) else end.y)
+    heights: list[float] = []
+    for end in ordered:
+        y = low + gap / 2 if math.isnan(end.y) else end.y
+        heights.append(max(y, heights[-1] + gap) if heights else y)
+    highest = high
+    for index in reversed(range(len(heights))):  # what was pushed out at the top goes down again
+        heights[index] = min(heights[index], highest)
+        highest = heights[index] - gap
+    for end, y in zip(ordered, heights, strict=True):
+        axes.annotate(
+            end.text,
+            (1.0, y),
+            xycoords=axes.get_yaxis_transform(),
+            xytext=(8, 0),
+            textcoords="offset points",
+            color=end.colour,
+            va="center",
+            size=9,
+            annotation_clip=False,
+        )
+
+
+def _note(labelled: Sequence[tuple[Curve, str]], paper: bool, axis: Axis) -> str:
+    counts = [sum((c.task, n) == (curve.task, name) for c, n in labelled) for curve, name in labelled]
+    parts = ["greedy evaluations of one run"]
+    if max(counts) > 1:
+        seeds = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{max(counts)}"
+        parts = [f"mean of greedy evaluations over {seeds} seeds with a bootstrap 95 % band"]
+    if paper:
+        dotted = "dotted the paper's AQL at the same step, " if axis == "steps" else ""
+        whose = "its" if dotted else "the return of the paper's AQL"
+        final = "return after 200M steps" if dotted else "after 200M steps"
+        parts.append(f"{dotted}\N{BLACK LEFT-POINTING SMALL TRIANGLE} {whose} {final}")
+    return "; ".join(parts)

@@ -1,0 +1,197 @@
+"""The config: what it refuses, what it writes, and the presets against the paper."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from aql.config import PRESETS, Config, preset
+from aql.errors import UserError
+
+FIELDS = [field.name for field in dataclasses.fields(Config)]
+
+INVALID: dict[str, list[Any]] = {
+    "seed": [-1],
+    "steps": [0, -5],
+    "actors": [0],
+    "epsilon_low": [-0.1, 1.1],
+    "epsilon_high": [-0.1, 1.1],
+    "random_steps": [-1],
+    "num_proposal": [-1],
+    "num_uniform": [-1],
+    "uniform_share": [-0.1, 1.1],
+    "learner_num_proposal": [-1],
+    "learner_num_uniform": [-1],
+    "cem_iterations": [0],
+    "cem_samples": [0],
+    "cem_elites": [0, 1000],
+    "bins": [1, 0],
+    "critic_layers": [(), (0,), (64, -1)],
+    "num_critics": [0],
+    "proposal_layers": [(), (0,)],
+    "gaussian_std": [0, -1, float("inf"), float("nan")],
+    "unroll_length": [0],
+    "replayed_per_new": [-1],
+    "replay_capacity": [0, 1],
+    "batch_size": [0],
+    "updates_per_call": [0],
+    "learning_rate": [0, -1e-3, float("inf"), float("nan")],
+    "proposal_learning_rate": [0, -1e-3, float("inf"), float("nan")],
+    "gamma": [-0.1, 1.01, float("nan")],
+    "lambda_": [-0.1, 1.01, float("nan")],
+    "target_ema": [0, -0.1, 1.5],
+    "entropy_weight": [-0.01, float("nan")],
+    "eval_every": [0],
+    "eval_episodes": [0],
+    "checkpoint_every": [0],
+    "log_every": [0],
+    # Choices, which Python callers can misspell too.
+    "preset": ["slow"],
+    "epsilon_spacing": ["linear"],
+    "interval_encoding": ["binary"],
+    "target_critics": ["max"],
+}
+ANY_VALUE = {  # names that are looked up elsewhere, and switches
+    "env",
+    "agent",
+    "epsilon_per_subaction",
+    "enumerate_small",
+    "fresh_search",
+    "normalise_observations",
+    "layer_norm",
+    "aligned_replay",
+    "act_with_target",
+}
+
+
+def test_every_field_is_covered_here() -> None:
+    assert INVALID.keys() | ANY_VALUE == set(FIELDS)
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in INVALID.items() for value in values])
+def test_an_invalid_value_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(UserError) as caught:
+        Config(**{name: value})
+    message = str(caught.value)
+    assert name in message
+    assert str(value) in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"num_proposal": 0, "num_uniform": 0}, "num_proposal is 0: expected at least 1 together with num_uniform"),
+        ({"uniform_share": 0.5, "num_proposal": 0}, "uniform_share|num_proposal"),
+        ({"learner_num_proposal": 0, "learner_num_uniform": 0}, "learner_num_proposal is 0"),
+        ({"cem_samples": 10, "cem_elites": 11}, r"cem_elites is 11: expected at most cem_samples \(10\)"),
+        ({"unroll_length": 30, "replay_capacity": 30}, r"replay_capacity is 30: expected more than unroll_length \(30"),
+    ],
+)
+def test_values_that_do_not_fit_together(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Config(**values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"num_proposal": 0},
+        {"num_uniform": 0},
+        {"epsilon_low": 0, "epsilon_high": 1},
+        {"gamma": 1, "lambda_": 0},
+        {"target_ema": 1},
+        {"entropy_weight": 0},
+        {"unroll_length": 30, "replay_capacity": 31},
+        {"replayed_per_new": 0},
+        {"bins": 2},
+        {"cem_samples": 4, "cem_elites": 4},
+    ],
+)
+def test_values_at_the_edge_are_taken(values: dict[str, Any]) -> None:
+    config = Config(**values)
+    assert {name: getattr(config, name) for name in values} == values
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_json_round_trip(name: str) -> None:
+    config = preset(name, env="toy/chain", seed=3, critic_layers=(8, 4))
+    assert Config.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+def test_the_json_has_every_field() -> None:
+    assert set(json.loads(json.dumps(Config().to_json()))) == set(FIELDS)
+
+
+def test_unknown_keys_raise_with_near_names() -> None:
+    with pytest.raises(UserError, match=r"unknown setting 'learning_rat'.*learning_rate"):
+        Config.from_json({"learning_rat": 1e-3})
+    with pytest.raises(UserError, match=r"unknown setting 'batchsize'.*batch_size"):
+        preset("fast", batchsize=3)
+
+
+def test_unknown_presets_raise_with_near_names() -> None:
+    with pytest.raises(UserError, match=r"unknown preset 'papr'.*did you mean paper"):
+        preset("papr")
+
+
+def test_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Config().seed = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_field_has_help(name: str) -> None:
+    (field,) = [f for f in dataclasses.fields(Config) if f.name == name]
+    text = field.metadata["help"]
+    assert len(text) > 8
+    assert "\n" not in text
+
+
+def test_the_paper_preset_is_the_papers_table() -> None:
+    config = preset("paper")
+    assert (config.num_proposal, config.num_uniform) == (100, 400)
+    assert config.bins == 5
+    assert config.gaussian_std**2 == 0.25
+    assert (config.lambda_, config.gamma) == (0.8, 0.99)
+    assert config.target_ema == 1  # no target network
+    assert (config.learning_rate, config.proposal_learning_rate) == (2e-4, 2e-4)
+    assert config.batch_size == 32
+    assert config.unroll_length == 30
+    assert config.actors == 100
+    assert (config.epsilon_high, config.epsilon_low, config.epsilon_spacing) == (0.5, 0.05, "tenth")
+    assert not config.epsilon_per_subaction
+    assert config.replay_capacity == 100_000
+    assert config.aligned_replay  # uniform over unrolls
+    assert config.replayed_per_new == 2
+    assert not config.fresh_search  # the actor's a* is stored
+    assert not config.enumerate_small
+    assert (config.cem_iterations, config.cem_samples, config.cem_elites) == (3, 100, 10)
+    assert config.critic_layers == (400, 300)
+    assert config.proposal_layers == (300, 200)
+    assert config.num_critics == 1
+    assert not config.layer_norm
+    assert not config.normalise_observations
+    assert config.interval_encoding == "value"
+    assert config.entropy_weight == 0.01
+    assert config.random_steps == 0
+    assert config.uniform_share == 1
+    assert not config.act_with_target
+
+
+def test_the_fast_preset_is_what_the_design_says() -> None:
+    config = preset("fast")
+    assert config == Config()
+    assert config.num_critics == 2
+    assert config.target_ema < 1
+    assert config.layer_norm
+    assert config.normalise_observations
+    assert config.fresh_search
+    assert config.unroll_length < 30
+    assert config.learner_num_proposal + config.learner_num_uniform < 100
+
+
+def test_overrides_win_over_the_preset() -> None:
+    config = preset("paper", actors=4, unroll_length=3)
+    assert (config.preset, config.actors, config.unroll_length, config.num_uniform) == ("paper", 4, 3, 400)

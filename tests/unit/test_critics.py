@@ -1,0 +1,89 @@
+"""Critics: a network small enough to compute by hand, and what the two towers promise."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aql.networks import apply
+from aql.networks.critics import Critic, Tower
+
+KEY = jax.random.key(0)
+
+
+def _critic(layers: tuple[int, ...] = (16, 8), layer_norm: bool = False) -> tuple[Critic, Any]:
+    critic = Critic(layers, layer_norm)
+    return critic, jax.jit(critic.init)(KEY, jnp.zeros((1, 5)), jnp.zeros((1, 3)))
+
+
+def test_by_hand() -> None:
+    critic = Critic((2,))
+    params = critic.init(KEY, jnp.zeros((1, 1)), jnp.zeros((1, 1)))
+    by_hand = {
+        "state_tower": {"Dense_0": {"kernel": jnp.array([[1.0, -2.0]]), "bias": jnp.array([0.5, 0.0])}},
+        "action_tower": {"kernel": jnp.array([[3.0, 1.0]])},
+        "output": {"kernel": jnp.array([[2.0], [10.0]]), "bias": jnp.array([0.25])},
+    }
+    assert jax.tree.structure(params["params"]) == jax.tree.structure(by_hand)
+    # s = 1, a = 1:    f = (1.5, -2) + (3, 1) = (4.5, -1)      -> 2 * 4.5 + 0        + 0.25 =  9.25
+    # s = -1, a = 0.5: f = (-0.5, 2) + (1.5, 0.5) = (1, 2.5)   -> 2 * 1   + 10 * 2.5 + 0.25 = 27.25
+    q = apply(critic, {"params": by_hand}, jnp.array([[1.0], [-1.0]]), jnp.array([[1.0], [0.5]]))
+    np.testing.assert_allclose(q, [9.25, 27.25])
+
+
+def test_the_hidden_layers_have_relu_and_the_sum_is_linear_before_it() -> None:
+    tower = Tower((1, 1))
+    params = {
+        "params": {
+            "Dense_0": {"kernel": jnp.array([[1.0]]), "bias": jnp.array([0.0])},
+            "Dense_1": {"kernel": jnp.array([[-3.0]]), "bias": jnp.array([1.0])},
+        }
+    }
+    # relu between the layers, none after the last: -3 * relu(2) + 1 = -5, -3 * relu(-2) + 1 = 1.
+    np.testing.assert_allclose(apply(tower, params, jnp.array([[2.0], [-2.0]])), [[-5], [1]])
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("leading", [(4,), (2, 3, 5)])
+def test_value_of_state_is_call(layer_norm: bool, leading: tuple[int, ...]) -> None:
+    critic, params = _critic(layer_norm=layer_norm)
+    embedding = jax.random.normal(KEY, (*leading, 5))
+    features = jax.random.normal(jax.random.key(1), (*leading, 3))
+    state = jax.jit(lambda p, e: apply(critic, p, e, method="state"))(params, embedding)
+    q = jax.jit(lambda p, e, f: apply(critic, p, e, f))(params, embedding, features)
+    value = jax.jit(lambda p, s, f: apply(critic, p, s, f, method="value"))(params, state, features)
+    assert state.shape == (*leading, 8)
+    assert q.shape == value.shape == leading
+    np.testing.assert_allclose(value, q, rtol=1e-5, atol=1e-6)
+
+
+def test_one_state_half_serves_all_candidates() -> None:
+    critic, params = _critic(layer_norm=True)
+    embedding = jax.random.normal(KEY, (4, 5))
+    candidates = jax.random.normal(jax.random.key(1), (4, 7, 3))
+    state = apply(critic, params, embedding, method="state")
+    once = apply(critic, params, state[:, None], candidates, method="value")
+    each = apply(critic, params, jnp.repeat(embedding[:, None], 7, axis=1), candidates)
+    np.testing.assert_allclose(once, each, rtol=1e-5, atol=1e-6)
+    assert np.std(once, axis=1).min() > 0  # Q does depend on the action
+
+
+def test_layer_norm_makes_the_state_half_blind_to_scale() -> None:
+    embedding = jax.random.normal(KEY, (4, 5))
+    plain, params = _critic(layer_norm=False)
+    normed, normed_params = _critic(layer_norm=True)
+    # It has no parameters of its own.
+    assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, normed_params)
+    state = apply(normed, params, embedding, method="state")
+    np.testing.assert_allclose(np.mean(state, axis=-1), 0, atol=1e-5)
+    np.testing.assert_allclose(np.std(state, axis=-1), 1, atol=1e-3)
+    np.testing.assert_allclose(apply(normed, params, 100 * embedding, method="state"), state, atol=1e-3)
+    unbounded = apply(plain, params, 100 * embedding, method="state")
+    assert np.abs(unbounded).max() > 10
+
+
+def test_the_action_tower_has_one_linear_layer_without_bias() -> None:
+    _, params = _critic()
+    assert jax.tree.map(jnp.shape, params["params"]["action_tower"]) == {"kernel": (3, 8)}

@@ -1,0 +1,100 @@
+"""Peng's Q(lambda): literal numbers, and rlax as oracle."""
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aql.returns import peng_q_lambda
+
+with warnings.catch_warnings():
+    # rlax imports tensorflow_probability, which still uses names that jax has deprecated.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import rlax
+
+
+@pytest.fixture(params=[lambda f: f, jax.jit], ids=["plain", "jit"])
+def q_lambda(request: Any) -> Any:
+    return request.param(peng_q_lambda)
+
+
+def _array(*values: float) -> Any:
+    return jnp.array(values, jnp.float32)
+
+
+def test_in_numbers(q_lambda: Any) -> None:
+    # G_2 = 3 + 0.5 * 40                                   = 23
+    # G_1 = 2 + 0.5 * (0.75 * 20 + 0.25 * 23)              = 12.375
+    # G_0 = 1 + 0.5 * (0.75 * 10 + 0.25 * 12.375)          = 6.296875
+    targets = q_lambda(_array(1, 2, 3), _array(0.5, 0.5, 0.5), _array(10, 20, 40), _array(0.25, 0.25, 0.25))
+    np.testing.assert_allclose(targets, [6.296875, 12.375, 23], rtol=1e-6)
+
+
+def test_lambda_0_is_one_step(q_lambda: Any) -> None:
+    targets = q_lambda(_array(1, 2, 3), _array(0.5, 0.5, 0.5), _array(10, 20, 40), _array(0, 0, 0))
+    np.testing.assert_allclose(targets, [1 + 5, 2 + 10, 3 + 20], rtol=1e-6)
+
+
+def test_lambda_1_is_the_return_of_the_behaviour(q_lambda: Any) -> None:
+    # 1 + 2/2 + 3/4 + 40/8 = 7.75
+    targets = q_lambda(_array(1, 2, 3), _array(0.5, 0.5, 0.5), _array(-1, -1, 40), _array(1, 1, 1))
+    np.testing.assert_allclose(targets, [7.75, 13.5, 23], rtol=1e-6)
+
+
+def test_termination_ends_everything(q_lambda: Any) -> None:
+    # Nothing after the second reward counts, neither the value there nor later rewards.
+    targets = q_lambda(_array(1, 2, 1000), _array(0.5, 0, 0.5), _array(10, 777, 888), _array(0.5, 0.5, 0.5))
+    np.testing.assert_allclose(targets, [1 + 0.5 * (0.5 * 10 + 0.5 * 2), 2, 1000 + 444], rtol=1e-6)
+
+
+def test_a_time_limit_bootstraps_and_cuts_lambda(q_lambda: Any) -> None:
+    # lambda_2 = 0: the target of the step that was cut is r + gamma v; rewards of the next episode never enter.
+    targets = q_lambda(_array(1, 2, 1000, 1000), _array(*[0.5] * 4), _array(10, 20, 5, 5), _array(0.5, 0, 0.5, 0.5))
+    np.testing.assert_allclose(targets[:2], [1 + 0.5 * (0.5 * 10 + 0.5 * 12), 2 + 0.5 * 20], rtol=1e-6)
+
+
+def test_the_last_lambda_has_no_effect(q_lambda: Any) -> None:
+    arguments = _array(1, 2), _array(0.9, 0.9), _array(3, 4)
+    np.testing.assert_allclose(q_lambda(*arguments, _array(0.5, 0)), q_lambda(*arguments, _array(0.5, 1)), rtol=1e-6)
+
+
+def _random(rng: np.random.Generator, *shape: int) -> list[Any]:
+    reward, value = rng.normal(size=(2, *shape))
+    discount = 0.99 * (rng.random(shape) > 0.2)
+    lambda_ = 0.8 * (rng.random(shape) > 0.2)
+    return [jnp.asarray(x, jnp.float32) for x in (reward, discount, value, lambda_)]
+
+
+@pytest.mark.parametrize("length", [1, 2, 30])
+def test_against_rlax(q_lambda: Any, length: int) -> None:
+    rng = np.random.default_rng(length)
+    for _ in range(5):
+        r_t, discount_t, v_t, lambda_t = _random(rng, length)
+        np.testing.assert_allclose(
+            q_lambda(r_t, discount_t, v_t, lambda_t),
+            rlax.lambda_returns(r_t, discount_t, v_t, lambda_t),
+            rtol=1e-5,
+            atol=1e-5,
+        )
+
+
+def test_vmapped_rows_do_not_mix() -> None:
+    rows = _random(np.random.default_rng(0), 4, 12)
+    batched = jax.jit(jax.vmap(peng_q_lambda))(*rows)
+    assert batched.shape == (4, 12)
+    for i in range(4):
+        np.testing.assert_allclose(batched[i], rlax.lambda_returns(*(row[i] for row in rows)), rtol=1e-5, atol=1e-5)
+
+
+def test_no_gradient_flows_into_targets() -> None:
+    r_t, discount_t, v_t, lambda_t = _random(np.random.default_rng(0), 5)
+    gradient = jax.grad(lambda v: peng_q_lambda(r_t, discount_t, v, lambda_t).sum())(v_t)
+    np.testing.assert_array_equal(gradient, 0)
+
+
+def test_a_batch_without_vmap_is_refused() -> None:
+    with pytest.raises(AssertionError):
+        peng_q_lambda(*_random(np.random.default_rng(0), 2, 3))
