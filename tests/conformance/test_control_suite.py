@@ -88,9 +88,7 @@ def test_same_as_dm_control(name: Any) -> None:
             continue
         for key in HEADING_FREE.get(name, tuple(spec)):
             ours_now = np.ravel(getattr(our_step.observation, key))
-            np.testing.assert_allclose(
-                np.ravel(their_step.observation[key]), ours_now, atol=1e-4, err_msg=key
-            )
+            np.testing.assert_allclose(np.ravel(their_step.observation[key]), ours_now, atol=1e-4, err_msg=key)
         if name not in HEADING_FREE:
             assert our_step.reward[0] == pytest.approx(their_step.reward, abs=1e-4)
 
@@ -115,9 +113,7 @@ def _set_state(env: Any, observation: Any) -> None:
             turn, *changes = np.split(x, cuts[:-1])
             data.qpos[:] = start[0]
             mujoco.mj_integratePos(model.ptr, data.qpos, turn, 1.0)
-            for target, origin, change in zip(
-                [data.qvel, data.act, *extras], start[1:], changes, strict=True
-            ):
+            for target, origin, change in zip([data.qvel, data.act, *extras], start[1:], changes, strict=True):
                 target[:] = origin + change
             physics.forward()
 

@@ -123,9 +123,7 @@ class TestDamage:
             path = folder / name
             position, bit = int(generator.integers(path.stat().st_size)), int(generator.integers(8))
             flip(path, position, bit)
-            with pytest.raises(
-                UserError, match=rf"{re.escape(str(path))} is damaged .*use the checkpoint before"
-            ):
+            with pytest.raises(UserError, match=rf"{re.escape(str(path))} is damaged .*use the checkpoint before"):
                 checkpoint.load(folder)
             flip(path, position, bit)
         check_step(*checkpoint.load(folder))
@@ -149,9 +147,7 @@ class TestDamage:
         save_step(tmp_path, 1)
         path = save_step(tmp_path, 2) / name
         data = path.read_bytes()
-        path.unlink() if how == "missing" else path.write_bytes(
-            data[: len(data) // 2 if how == "short" else 0]
-        )
+        path.unlink() if how == "missing" else path.write_bytes(data[: len(data) // 2 if how == "short" else 0])
         with pytest.raises(UserError, match=f"{name} is damaged"):
             checkpoint.load(path.parent)
         assert checkpoint.latest(tmp_path) == checkpoint.folder_of(tmp_path, 1)
@@ -171,9 +167,7 @@ class TestDamage:
         with pytest.raises(UserError, match="there is no checkpoint"):
             checkpoint.load(tmp_path / "absent")
 
-    def test_another_format_is_not_called_damaged(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_another_format_is_not_called_damaged(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         save_step(tmp_path, 1)
         monkeypatch.setattr(checkpoint, "FORMAT", 2)
         folder = save_step(tmp_path, 2)
@@ -255,17 +249,13 @@ def tree() -> dict[str, Any]:
 
 class TestTrees:
     def test_names(self) -> None:
-        flat = checkpoint.flatten(
-            {"params": {"Dense_0": {"bias": np.zeros(3)}}, "state": State(np.ones(()), [4])}
-        )
+        flat = checkpoint.flatten({"params": {"Dense_0": {"bias": np.zeros(3)}}, "state": State(np.ones(()), [4])})
         assert list(flat) == ["params/Dense_0/bias", "state/count", "state/inner/0"]
 
     def test_round_trip_through_a_file(self, tmp_path: Path) -> None:
         before = tree()
         checkpoint.save(tmp_path / "c", {"agent": checkpoint.flatten(before)}, {})
-        like = jax.tree.map(
-            lambda leaf: (jnp if isinstance(leaf, jax.Array) else np).zeros_like(leaf), before
-        )
+        like = jax.tree.map(lambda leaf: (jnp if isinstance(leaf, jax.Array) else np).zeros_like(leaf), before)
         after = checkpoint.unflatten(like, checkpoint.load(tmp_path / "c")[0]["agent"])
         assert str(jax.tree.structure(after)) == str(jax.tree.structure(before))
         for one, other in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):

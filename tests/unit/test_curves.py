@@ -10,6 +10,7 @@ from aql import cli, sweep
 from aql.config import Config
 from aql.errors import UserError
 from aql.report import curves
+from aql.sweep import results
 
 pytest.importorskip("matplotlib")
 
@@ -53,7 +54,7 @@ class TestReading:
 
     def test_results_of_a_sweep_and_its_folder(self, tmp_path: Path) -> None:
         (tmp_path / "results.csv").write_text(
-            ",".join(sweep.COLUMNS) + "\n"
+            ",".join(results.COLUMNS) + "\n"
             "s,toy/chain,aql,fast,0,10,60,1.5,0.1,abc,h\n"
             "s,toy/chain,aql,fast,0,20,120,,,abc,h\n"
             "s,toy/chain,aql,fast,1,10,30,2.5,0.1,abc,h\n"

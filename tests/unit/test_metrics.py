@@ -29,9 +29,7 @@ class TestWriter:
     def test_lines(self, tmp_path: Path) -> None:
         with MetricsWriter(tmp_path / "run") as writer:
             writer.write(0, seconds=0.5, return_mean=None)
-            writer.write(
-                10, loss=np.float32(0.25), entropy=jnp.float32(1.5), updates=np.int64(3), phase="warm-up"
-            )
+            writer.write(10, loss=np.float32(0.25), entropy=jnp.float32(1.5), updates=np.int64(3), phase="warm-up")
         assert (tmp_path / "run" / FILE).read_text() == (
             '{"actor_steps": 0, "seconds": 0.5, "return_mean": null}\n'
             '{"actor_steps": 10, "loss": 0.25, "entropy": 1.5, "updates": 3, "phase": "warm-up"}\n'
@@ -124,9 +122,7 @@ class TestEpisodeReturns:
     def test_sums_do_not_lose_small_rewards(self) -> None:
         tracker = EpisodeReturns(1)
         tracker.update(np.array([2.0**24], np.float32), np.array([False]), np.array([False]))
-        assert tracker.update(np.array([1.0], np.float32), np.array([False]), np.array([True])) == [
-            2.0**24 + 1
-        ]
+        assert tracker.update(np.array([1.0], np.float32), np.array([False]), np.array([True])) == [2.0**24 + 1]
 
     def test_discard(self) -> None:
         tracker = EpisodeReturns(2)
@@ -190,9 +186,7 @@ class TestProgress:
         first, second, *_, last = output.getvalue().split(erase)
         assert first.endswith("  0 %        0/150,000       0/s  --:-- left")
         assert second == "━━━━        40 %   60,000/150,000   1,000/s  return 512.3  eval 634.1  1:30 left"
-        assert last.startswith(
-            "━━━╸       40 %   60,001/150,000   1,000/s  return 512.3  eval 634.1  after 1:00\n"
-        )
+        assert last.startswith("━━━╸       40 %   60,001/150,000   1,000/s  return 512.3  eval 634.1  after 1:00\n")
 
     def test_quiet(self) -> None:
         output, clock = io.StringIO(), Clock()

@@ -15,6 +15,7 @@ from rich.console import Console
 from aql import cli, runs, sweep
 from aql.config import Config, preset
 from aql.errors import UserError
+from aql.sweep import results, runner, suites
 
 SUITE = """
 name = "two"
@@ -68,8 +69,8 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         with cell.run.with_name(cell.run.name + ".log").open("wb") as log:
             return subprocess.Popen([sys.executable, "-c", PRETEND, *arguments], stderr=log)
 
-    monkeypatch.setattr(sweep, "_launch", launch)
-    monkeypatch.setattr(sweep._Runner, "POLL", 0.01)
+    monkeypatch.setattr(runner, "_launch", launch)
+    monkeypatch.setattr(runner.Runner, "POLL", 0.01)
     return names
 
 
@@ -120,7 +121,7 @@ class TestSuites:
         assert foundation.agents == ("aql", "aql-independent", "aql-gaussian", "uniform", "qtopt")
         assert len(sweep.expand(foundation, Path("out"))) == 3 * 5 * 3
         for name in sweep.shipped():
-            sweep._check_names(sweep.load(name))
+            suites.check_names(sweep.load(name))
 
     @pytest.mark.parametrize(
         ("wrong", "message"),
@@ -180,7 +181,7 @@ class TestSuites:
             raise UserError("enough")
 
         monkeypatch.setattr(runs, "create", create)
-        assert cli.main(sweep.train_command(sweep.Cell(config, "", tmp_path / "run"), resume=False)) == 2
+        assert cli.main(runner.train_command(sweep.Cell(config, "", tmp_path / "run"), resume=False)) == 2
         assert made == [config]
 
 
@@ -273,7 +274,7 @@ class TestRunning:
 
     def test_one_sweep_per_folder(self, suite: sweep.Suite, tmp_path: Path, failing: set[str]) -> None:
         with (
-            sweep._lock(tmp_path, quiet()),
+            results.lock_folder(tmp_path, quiet()),
             pytest.raises(UserError, match=rf"in use by another sweep \(process {os.getpid()}\)"),
         ):
             sweep.run(suite, tmp_path, console=quiet())
@@ -315,9 +316,9 @@ def test_time_left() -> None:
     def cell(env: str, seed: int) -> sweep.Cell:
         return sweep.Cell(Config(env=env, seed=seed, steps=100), "", Path(f"{env}{seed}"))
 
-    fresh = sweep.State()
-    assert sweep.seconds_left({cell("a", 0): fresh}, 1) is None
-    states = {cell("a", 0): sweep.State(50, 10.0), cell("a", 1): fresh, cell("b", 0): fresh}
+    fresh = results.State()
+    assert runner.seconds_left({cell("a", 0): fresh}, 1) is None
+    states = {cell("a", 0): results.State(50, 10.0), cell("a", 1): fresh, cell("b", 0): fresh}
     # 0.2 s a step: 10 + 20 + 20 s of work.
-    assert sweep.seconds_left(states, 1) == pytest.approx(50.0)
-    assert sweep.seconds_left(states, 4) == pytest.approx(20.0)  # a cell cannot be split
+    assert runner.seconds_left(states, 1) == pytest.approx(50.0)
+    assert runner.seconds_left(states, 4) == pytest.approx(20.0)  # a cell cannot be split
