@@ -73,7 +73,7 @@ class Config:
     gamma: float = _field(0.99, "discount per step")
     lambda_: float = _field(0.8, "lambda of Peng's Q(lambda)")
     target_ema: float = _field(0.05, "step of the target critics towards the critics; 1 is no target network")
-    act_with_target: bool = _field(False, "act with the target critics, which change more smoothly")
+    act_with_target: bool = _field(True, "act with the target critics, which change more smoothly")
     entropy_weight: float = _field(0.01, "weight of the entropy in the proposal's loss")
 
     # The run.
@@ -171,6 +171,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_rate": 2e-4,
         "proposal_learning_rate": 2e-4,
         "target_ema": 1.0,
+        "act_with_target": False,
         "eval_every": 100_000,
         "checkpoint_every": 1_000_000,
         "log_every": 30_000,
