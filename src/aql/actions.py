@@ -43,7 +43,7 @@ class Interval:
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
             raise UserError(
                 f"the interval [{self.low}, {self.high}] is unbounded: uniform search needs finite bounds; "
-                "wrap the environment in gymnasium.wrappers.RescaleAction or clip its action space"
+                "wrap the environment in gymnasium.wrappers.TransformAction with a finite Box"
             )
         if not self.low < self.high:
             raise UserError(f"the interval [{self.low}, {self.high}] is empty: low must be below high")

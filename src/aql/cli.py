@@ -76,7 +76,9 @@ def _one_line(report: str, name: str) -> str:
     message, *hints = sections if is_box else sections[1:]
     near = dict.fromkeys(line.split()[0] for section in hints for line in section if line.startswith("--"))
     suggestion = f"did you mean {' or '.join(near)}? " if near and "Unrecognized" in report else ""
-    return f"{' '.join(message).strip()}: {suggestion}`aql {name} --help` lists the options"
+    usage = (COMMANDS[name].__doc__ or "").partition(": ")[2]
+    form = f"the form is `{usage}`; " if usage and not suggestion else ""
+    return f"{' '.join(message).strip()}: {suggestion}{form}`aql {name} --help` lists the options"
 
 
 # train
@@ -89,7 +91,7 @@ class _TrainOptions:
     The settings of the config follow; their defaults are those of the preset.
     """
 
-    config: Annotated[Config, tyro.conf.OmitArgPrefixes]
+    config: Annotated[Config, tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff]
     out: Path | None = None
     """the run's folder; default: runs/ENV/AGENT/TIME-sSEED"""
     resume: Path | None = None
@@ -110,7 +112,6 @@ def train(arguments: list[str]) -> int:
         "train",
         arguments,
         default=_TrainOptions(config=defaults),
-        config=(tyro.conf.FlagConversionOff,),
     )
     config: Config = options.config
     if options.resume is not None:
@@ -122,16 +123,19 @@ def train(arguments: list[str]) -> int:
     else:
         run = options.out or runs.default_folder(config)
     compile_cache.enable()
-    local.check(config)
+    search = local.check(config)
     if options.resume is None:
         runs.create(run, config)
+    else:
+        runs.write_config(run, config)
     console = Console(highlight=False)
     if not options.quiet:
-        console.print(f"[bold]{config.env}[/]  {config.agent}, preset {config.preset}, seed {config.seed}  ->  {run}")
+        about = f"{config.agent} ({search}), preset {config.preset}, seed {config.seed}"
+        console.print(f"[bold]{config.env}[/]  {about}  ->  {run}", soft_wrap=True)
     try:
         result = local.train(config, run, resume=options.resume is not None, quiet=options.quiet)
     except KeyboardInterrupt:
-        console.print(f"stopped with a checkpoint; go on with: aql train --resume {run}")
+        console.print(f"stopped; go on with: aql train --resume {run}", soft_wrap=True)
         raise
     print(
         f"{config.env} {config.agent}: return {result.mean:.1f} +- {result.std:.1f} over {result.episodes} greedy "
@@ -141,12 +145,14 @@ def train(arguments: list[str]) -> int:
 
 
 def _value_of(option: str, arguments: list[str]) -> str | None:
-    for given, value in zip(arguments, [*arguments[1:], None], strict=True):
-        if given == option:
-            return value
-        if given.startswith(option + "="):
-            return given.partition("=")[2]
-    return None
+    """What the option is given as, the last time it is given."""
+    found = None
+    for i, argument in enumerate(arguments):
+        if argument == option and i + 1 < len(arguments):
+            found = arguments[i + 1]
+        elif argument.startswith(option + "="):
+            found = argument.partition("=")[2]
+    return found
 
 
 def _resumed_config(run: Path, arguments: list[str]) -> Config:
@@ -159,6 +165,8 @@ def _resumed_config(run: Path, arguments: list[str]) -> Config:
         raise UserError(f"{', '.join(sorted(extra))} cannot be changed in a resumed run: only --steps can")
     config = runs.read_config(run)
     steps = _value_of("--steps", arguments)
+    if steps is not None and not steps.isdecimal():
+        raise UserError(f"--steps is {steps}: expected a whole number")
     return config if steps is None else Config.from_json(config.to_json() | {"steps": int(steps)})
 
 

@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -112,37 +112,19 @@ def _plain(value: Any) -> bool | int | float | str | None:
 
 
 class EpisodeReturns:
-    """The undiscounted returns of the episodes of B environments.
+    """The undiscounted returns of the episodes of B environments, all of which have just begun one.
 
-    Feed it every time step. The environments are taken to start an episode when the tracker is made.
+    Feed it every time step that follows.
     """
 
     def __init__(self, num_envs: int) -> None:
         self._return = np.zeros(num_envs, np.float64)  # [B] of the unfinished episodes
-        self._counts = np.ones(num_envs, np.bool_)  # [B] whether the episode was seen from its start
 
     def update(self, reward: np.ndarray, first: np.ndarray, last: np.ndarray) -> list[float]:
         """The returns of the episodes that end with this time step, by environment; all inputs are [B]."""
-        first, last = np.asarray(first, np.bool_), np.asarray(last, np.bool_)
         # The reward of a first step belongs to no action, and may be anything.
         self._return = np.where(first, 0.0, self._return + np.asarray(reward, np.float64))
-        self._counts = self._counts | first
-        complete = self._return[last & self._counts].tolist()
-        self._counts = self._counts & ~last
-        return complete
-
-    def discard(self) -> None:
-        """Forgets the unfinished episodes: nothing is reported until an environment starts its next one."""
-        self._counts = np.zeros_like(self._counts)
-
-    def get_state(self) -> dict[str, np.ndarray]:
-        """The unfinished episodes, for a checkpoint."""
-        return {"return": self._return.copy(), "counts": self._counts.copy()}
-
-    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Continues from what `get_state` returned."""
-        self._return = np.array(state["return"], np.float64)
-        self._counts = np.array(state["counts"], np.bool_)
+        return self._return[np.asarray(last, np.bool_)].tolist()
 
 
 class Progress:

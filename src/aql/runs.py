@@ -30,8 +30,15 @@ def create(run: Path, config: Config) -> None:
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
         raise UserError(f"{run} exists and is not overwritten: choose another --out, or go on with --resume {run}")
     run.mkdir(parents=True, exist_ok=True)
+    write_config(run, config)
+
+
+def write_config(run: Path, config: Config) -> None:
+    """Writes down what was decided, and by which source."""
     facts = {"config": config.to_json(), "versions": _versions(), "commit": commit()}
-    (run / CONFIG).write_text(json.dumps(facts, indent=2) + "\n")
+    temporary = run / f".{CONFIG}.tmp"
+    temporary.write_text(json.dumps(facts, indent=2) + "\n")
+    temporary.replace(run / CONFIG)
 
 
 def read_config(run: Path) -> Config:
@@ -57,7 +64,7 @@ class Restored(NamedTuple):
 def restore(run: Path) -> Restored:
     """The agent of the run's newest checkpoint."""
     config = read_config(run)
-    arrays, meta = checkpoint.load_latest(run)
+    arrays, meta = checkpoint.load_latest(run, groups=("agent",))  # the replay can be gigabytes
     env = envs.make(config.env, 1)
     agent = agents.make(config, EnvSpec(env.observation_shape, env.action_space))
     env.close()

@@ -124,24 +124,6 @@ class TestEpisodeReturns:
         tracker.update(np.array([2.0**24], np.float32), np.array([False]), np.array([False]))
         assert tracker.update(np.array([1.0], np.float32), np.array([False]), np.array([True])) == [2.0**24 + 1]
 
-    def test_discard(self) -> None:
-        tracker = EpisodeReturns(2)
-        no, yes = False, True
-        tracker.update(np.array([1.0, 1.0]), np.array([no, no]), np.array([no, no]))
-        tracker.discard()
-        # The second environment starts anew; the first one goes on with the episode that was forgotten.
-        assert tracker.update(np.array([1.0, 9.0]), np.array([no, yes]), np.array([yes, no])) == []
-        assert tracker.update(np.array([9.0, 2.0]), np.array([yes, no]), np.array([no, yes])) == [2.0]
-        assert tracker.update(np.array([5.0, 9.0]), np.array([no, yes]), np.array([yes, no])) == [5.0]
-
-    def test_state(self) -> None:
-        tracker = EpisodeReturns(2)
-        tracker.update(np.array([1.0, 2.0]), np.array([False, False]), np.array([False, True]))
-        other = EpisodeReturns(2)
-        other.set_state(tracker.get_state())
-        arguments = np.array([3.0, 4.0]), np.array([False, True]), np.array([True, False])
-        assert other.update(*arguments) == tracker.update(*arguments) == [4.0]
-
 
 class Clock:
     def __init__(self) -> None:

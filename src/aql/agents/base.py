@@ -37,6 +37,11 @@ class Agent(Protocol):
         """The actions it chooses from: the environment's, discretised if the agent does that."""
         ...
 
+    @property
+    def summary(self) -> str:
+        """A few words on how it chooses among how many actions."""
+        ...
+
     def init(self, key: jax.Array) -> LearnerState:
         """All that learning changes: parameters, optimisers, statistics."""
         ...

@@ -53,6 +53,13 @@ class QLearning:
     learner_search: Search
 
     @property
+    def summary(self) -> str:
+        """The search and the size of what it searches."""
+        size = self.space.size
+        actions = f"{size:,} actions" if size < 1e6 else f"{size:.2g} actions" if size < np.inf else "a continuum"
+        return f"{type(self.search).__name__.lower()} search in {actions}"
+
+    @property
     def _critic(self) -> Critic:
         return Critic(self.config.critic_layers, self.config.layer_norm)
 

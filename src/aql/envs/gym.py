@@ -20,7 +20,7 @@ from aql.errors import UserError, unknown
 class GymEnv:
     """One Gymnasium environment, its spaces turned into ours.
 
-    Images (uint8 boxes of rank 3) stay as they are, other boxes become float32, a finite set becomes one-hot
+    Boxes become float32, a finite set becomes one-hot
     and everything nested is flattened into one float32 vector, as `gymnasium.spaces.utils.flatten` does.
     """
 
@@ -28,11 +28,6 @@ class GymEnv:
         self._env = env
         self.action_space = ActionSpace.from_gymnasium(env.action_space)
         self._flattened, self.observation_shape, self.observation_dtype = _observation(env.observation_space)
-
-    @property
-    def observation_space(self) -> gymnasium.Space:
-        """The environment's own observation space."""
-        return self._env.observation_space
 
     def reset(self, seed: int | None) -> np.ndarray:
         """Starts an episode."""
@@ -112,7 +107,7 @@ def _builder(env_id: str, known_ids: Sequence[str]) -> Callable[..., gymnasium.E
 
     def build(**options: Any) -> gymnasium.Env:
         try:
-            # The checker repeats at every start what `aql check` says once.
+            # The checker costs time at every start and warns about what does no harm here.
             return gymnasium.make(env_id, disable_env_checker=True, **options)
         except gymnasium.error.UnregisteredEnv as error:
             remedy = "`aql envs` lists ours; any Gymnasium id or package.module:factory works too"
@@ -155,8 +150,9 @@ def _checked(factory: Any, env_id: str) -> Callable[..., gymnasium.Env]:
 def _observation(space: gymnasium.Space) -> tuple[bool, tuple[int, ...], np.dtype]:
     """Whether the space is flattened, and what comes out: shape and dtype."""
     if isinstance(space, spaces.Box):
-        is_image = space.dtype == np.uint8 and len(space.shape) == 3
-        return False, space.shape, np.dtype(np.uint8 if is_image else np.float32)
+        if space.dtype == np.uint8 and len(space.shape) == 3:
+            raise UserError(f"observations are images of shape {space.shape}: there is no network for pixels yet")
+        return False, space.shape, np.dtype(np.float32)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Dict | spaces.Tuple):
         flat = spaces.utils.flatten_space(space) if space.is_np_flattenable else None
         if isinstance(flat, spaces.Box):

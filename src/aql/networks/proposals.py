@@ -19,6 +19,7 @@ from aql.actions import ActionSpace
 from aql.networks.critics import Tower
 
 NEGLIGIBLE = -1e9  # the logit of a choice that a sub-action does not have
+MOST_UNROLLED = 16  # choices whose sampling is written out; compiling takes longer the more there are
 
 
 class Likelihood(NamedTuple):
@@ -34,7 +35,6 @@ class Proposal(nn.Module):
     space: ActionSpace
     layers: tuple[int, ...]
     autoregressive: bool = True
-    layer_norm: bool = False
     gaussian_std: float = 0.5
 
     @property
@@ -50,7 +50,7 @@ class Proposal(nn.Module):
     def setup(self) -> None:
         """A tower, one output layer for all sub-actions and the weights of their prefixes."""
         shape = (self.space.dimensions, self._width)
-        self.tower = Tower(self.layers, self.layer_norm)
+        self.tower = Tower(self.layers)
         self.head = nn.DenseGeneral(shape)
         if self.autoregressive:
             scale = nn.initializers.variance_scaling(1.0, "fan_in", "truncated_normal", in_axis=0, out_axis=(1, 2))
@@ -114,13 +114,15 @@ class Proposal(nn.Module):
 
     def _invert(self, parameters: jax.Array, noise: jax.Array, d: jax.Array | int) -> jax.Array:
         """Sub-action d by inverse transform: parameters [K, ...] and uniform noise [...] -> values [...]."""
-        # One running sum per choice instead of a reduction over an axis of five: XLA makes one pass of it.
-        highest = functools.reduce(jnp.maximum, parameters)
-        edges = list(itertools.accumulate(jnp.exp(p - highest) for p in parameters))
-        index = sum(
-            ((edge <= noise * edges[-1]).astype(jnp.float32) for edge in edges[:-1]),
-            start=jnp.zeros(noise.shape),
-        )
+        if len(parameters) > MOST_UNROLLED:
+            edges = jnp.cumsum(jnp.exp(parameters - jnp.max(parameters, axis=0)), axis=0)
+            index = jnp.sum(edges[:-1] <= noise * edges[-1], axis=0).astype(jnp.float32)
+        else:
+            # One running sum per choice instead of a reduction over an axis of five: XLA makes one pass of it.
+            highest = functools.reduce(jnp.maximum, parameters)
+            sums = list(itertools.accumulate(jnp.exp(p - highest) for p in parameters))
+            below = [(edge <= noise * sums[-1]).astype(jnp.float32) for edge in sums[:-1]]
+            index = sum(below, start=jnp.zeros(noise.shape))
         last = jnp.asarray(np.maximum(self.space.num_choices - 1, 0), jnp.float32)[d]
         choice = self.space.from_index(jnp.minimum(index, last), d)
         if self.space.is_discrete:

@@ -1,5 +1,6 @@
 """A film of the greedy policy."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from aql.evaluation import Evaluator
 from aql.runs import Restored
 
 FRAMES_PER_SECOND = 50
-MOST_FRAMES = 500  # ten seconds
+STRIDE = 2  # steps per frame: control tasks make 40 to 100 steps a second
 
 
 def watch(restored: Restored, path: Path, seed: int = 0, height: int = 480, width: int = 640) -> float:
@@ -20,28 +21,28 @@ def watch(restored: Restored, path: Path, seed: int = 0, height: int = 480, widt
         import imageio_ffmpeg
     except ModuleNotFoundError as error:
         raise UserError("films need imageio-ffmpeg: pip install 'aql[report]'") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
     env = envs.make_rendered(restored.config.env)
-    frames: list[np.ndarray] = []
+    video: Any = None
+    steps = 0
 
     def draw(*_: Any) -> None:
-        frames.append(env.render(height, width))
+        nonlocal video, steps
+        if steps % STRIDE == 0:
+            frame = np.ascontiguousarray(env.render(height, width))
+            if video is None:  # Gymnasium environments choose their own size
+                size = (frame.shape[1], frame.shape[0])
+                with warnings.catch_warnings():
+                    # The child runs another program at once: JAX's threads do not matter to it.
+                    warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
+                    video = imageio_ffmpeg.write_frames(
+                        str(path), size, fps=FRAMES_PER_SECOND, quality=7, macro_block_size=2, ffmpeg_log_level="error"
+                    )
+                    video.send(None)
+            video.send(frame)
+        steps += 1
 
-    evaluator = Evaluator(restored.agent, env, seed)
-    (episode_return,) = evaluator.evaluate(restored.params, watch=draw)
+    (episode_return,) = Evaluator(restored.agent, env, seed).evaluate(restored.params, watch=draw)
     env.close()
-    stride = -(-len(frames) // MOST_FRAMES)
-    # Sides divisible by 16 suit every player; the codec would rescale others.
-    path.parent.mkdir(parents=True, exist_ok=True)
-    video = imageio_ffmpeg.write_frames(
-        str(path),
-        (width, height),
-        fps=FRAMES_PER_SECOND,
-        quality=7,
-        macro_block_size=16,
-        ffmpeg_log_level="error",
-    )
-    video.send(None)
-    for frame in frames[::stride]:
-        video.send(np.ascontiguousarray(frame))
     video.close()
     return float(episode_return)

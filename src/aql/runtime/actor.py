@@ -31,7 +31,6 @@ class Actor:
         self._key = seeding.key(config.seed, "act", first_actor)
         self._rng = seeding.generator(config.seed, "replay", first_actor)
         self._replay = Replay(env.num_envs, config.replay_capacity, config.unroll_length, config.aligned_replay)
-        self._returns = EpisodeReturns(env.num_envs)
         self._decisions = 0
         self.finished_returns: list[float] = []
         self.restart()
@@ -49,7 +48,7 @@ class Actor:
         """
         seed = seeding.integer(self._config.seed, "env", int(self._index[0]), self._decisions)
         self._time_step: TimeStep = self._env.reset(seed)
-        self._returns.discard()
+        self._returns = EpisodeReturns(self._env.num_envs)
         self._actor_state: ActorState = self._agent.init_actors(self._index, self._config.actors)
 
     def send(self, params: Params) -> None:
@@ -79,11 +78,15 @@ class Actor:
         new = self._replay.newest()
         if new is None or self._config.replayed_per_new == 0:
             return new
-        return concatenate([new, self._replay.sample(self._rng, self._config.replayed_per_new)])
+        unrolls = concatenate([new, self._replay.sample(self._rng, self._config.replayed_per_new)])
+        # In random order, or a batch would hold the unrolls of a few neighbouring actors only.
+        order = self._rng.permutation(len(unrolls.reward))
+        return unrolls.map(lambda leaf: leaf[order])
 
     def get_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values that a checkpoint needs; call `restart` after it."""
-        meta = {"decisions": self._decisions, "rng": self._rng.bit_generator.state}
+        recent = self.finished_returns[-self._env.num_envs :]  # metrics look no further back
+        meta = {"decisions": self._decisions, "rng": self._rng.bit_generator.state, "returns": recent}
         return self._replay.get_state(), meta
 
     def set_state(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
@@ -91,6 +94,7 @@ class Actor:
         self._replay.set_state(arrays)
         self._decisions = meta["decisions"]
         self._rng.bit_generator.state = meta["rng"]
+        self.finished_returns = list(meta["returns"])
         self.restart()
 
 

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,12 +64,14 @@ def save(folder: Path, arrays: Mapping[str, Mapping[str, np.ndarray]], meta: dic
         shutil.rmtree(replaced)
 
 
-def load(folder: Path) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays and the meta of a checkpoint, after every hash has been verified."""
+def load(folder: Path, groups: Collection[str] | None = None) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays (of the named groups only, if any are) and the meta of a checkpoint, their hashes verified."""
     manifest = _read_manifest(folder)
     arrays = {}
     for name, expected in manifest["files"].items():
         path = folder / name
+        if groups is not None and path.stem not in groups:
+            continue
         try:
             if _sha256(path) != expected["sha256"]:
                 raise _damaged(folder, name, "its SHA-256 is not the one in the manifest")
@@ -89,11 +91,16 @@ def latest(root: Path) -> Path | None:
     return next(_intact(root), None)
 
 
-def load_latest(root: Path) -> tuple[Arrays, dict[str, Any]]:
+def any_folder(root: Path) -> bool:
+    """Whether the run has a checkpoint at all, intact or not."""
+    return bool(_folders(root))
+
+
+def load_latest(root: Path, groups: Collection[str] | None = None) -> tuple[Arrays, dict[str, Any]]:
     """Loads the newest checkpoint of the run; if it is damaged, warns and takes the one before."""
     for folder in _folders(root):
         try:
-            return load(folder)
+            return load(folder, groups)
         except DamagedError as error:
             warnings.warn(f"falling back to an earlier checkpoint: {error}", RuntimeWarning, stacklevel=2)
     raise UserError(f"{root} has no intact checkpoint to load: name another run, or train again")

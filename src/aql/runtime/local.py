@@ -3,7 +3,7 @@
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ import numpy as np
 from aql import agents, envs
 from aql.agents.base import EnvSpec
 from aql.config import Config
+from aql.envs.base import VectorEnv
 from aql.evaluation import Evaluator
 from aql.metrics import MetricsWriter, Progress
 from aql.runtime import checkpoint
@@ -21,9 +22,11 @@ from aql.runtime.learner import Learner
 
 KEPT_CHECKPOINTS = 2
 
+Report = Callable[..., Any]  # report(actor_steps, **metrics)
+
 
 class Result(NamedTuple):
-    """How a run ended: its last greedy evaluation."""
+    """A greedy evaluation."""
 
     mean: float
     std: float
@@ -32,11 +35,12 @@ class Result(NamedTuple):
     seconds: float
 
 
-def check(config: Config) -> None:
-    """Raises if the environment or the agent cannot be made, before anything is written."""
+def check(config: Config) -> str:
+    """Raises if the environment or the agent cannot be made, before anything is written; what the agent will do."""
     env = envs.make(config.env, 1)
-    agents.make(config, EnvSpec(env.observation_shape, env.action_space))
+    agent = agents.make(config, EnvSpec(env.observation_shape, env.action_space))
     env.close()
+    return agent.summary
 
 
 def train(config: Config, run: Path, resume: bool = False, quiet: bool = False) -> Result:
@@ -49,133 +53,118 @@ def train(config: Config, run: Path, resume: bool = False, quiet: bool = False) 
         stack.callback(env.close)
         eval_env = envs.make(config.env, config.eval_episodes)
         stack.callback(eval_env.close)
-        agent = agents.make(config, EnvSpec(env.observation_shape, env.action_space))
-        actor, learner = Actor(agent, env, config), Learner(agent, config)
-        evaluator = Evaluator(agent, eval_env, config.seed)
+        trainer = Trainer(config, env, eval_env)
         writer = stack.enter_context(MetricsWriter(run))
-        loop = _Loop(config, run, actor, learner, evaluator, writer)
         if resume:
-            loop.load()
-        progress = stack.enter_context(Progress(config.steps, actor.steps, quiet=quiet))
-        return loop.run(progress)
+            writer.truncate_after(_resume(trainer, run))
+        progress = stack.enter_context(Progress(config.steps, trainer.actor.steps, quiet=quiet))
+        stopped = stack.enter_context(_stop_signals())
+
+        def save() -> None:
+            trainer.save(checkpoint.folder_of(run, trainer.actor.steps))
+            checkpoint.prune(run, KEPT_CHECKPOINTS)
+
+        while trainer.actor.steps < config.steps:
+            before = trainer.actor.steps
+            trainer.step(writer.write)
+            steps = trainer.actor.steps
+            done = steps >= config.steps
+            if done and not _passed(before, steps, config.eval_every):
+                trainer.evaluate(writer.write)
+            if done or stopped.is_set() or _passed(before, steps, config.checkpoint_every):
+                save()
+            progress.update(steps, trainer.recent_return, trainer.result.mean if trainer.result else None)
+            if stopped.is_set():
+                raise KeyboardInterrupt
+        return trainer.result or trainer.evaluate(writer.write)
 
 
-class _Loop:
-    """The rhythm of a run: act and learn, and now and then report, evaluate and save."""
+def _resume(trainer: "Trainer", run: Path) -> int:
+    """Loads the newest checkpoint, if the run lived to see one; the last step whose metrics stand."""
+    if not checkpoint.any_folder(run):
+        return -1
+    trainer.load(*checkpoint.load_latest(run))
+    return trainer.actor.steps
 
-    def __init__(
-        self,
-        config: Config,
-        run: Path,
-        actor: Actor,
-        learner: Learner,
-        evaluator: Evaluator,
-        writer: MetricsWriter,
-    ) -> None:
+
+class Trainer:
+    """The rhythm of training: act and learn, and now and then report and evaluate."""
+
+    def __init__(self, config: Config, env: VectorEnv, eval_env: VectorEnv) -> None:
         self._config = config
-        self._run = run
-        self._actor = actor
-        self._learner = learner
-        self._evaluator = evaluator
-        self._writer = writer
+        self.agent = agents.make(config, EnvSpec(env.observation_shape, env.action_space))
+        self.actor = Actor(self.agent, env, config)
+        self.learner = Learner(self.agent, config)
+        self.evaluator = Evaluator(self.agent, eval_env, config.seed)
+        self.result: Result | None = None  # of the last evaluation
         self._seconds_before = 0.0  # of the processes that this one resumes
         self._started = time.monotonic()
-        self._result: Result | None = None
-
-    def run(self, progress: Progress) -> Result:
-        with _stop_signals() as stopped:
-            while self._actor.steps < self._config.steps:
-                before = self._actor.steps
-                self._step()
-                steps = self._actor.steps
-                done = steps >= self._config.steps
-                if done or self._passed(before, steps, self._config.log_every):
-                    self._report(steps)
-                if done or self._passed(before, steps, self._config.eval_every):
-                    self._evaluate(steps)
-                if done or stopped.is_set() or self._passed(before, steps, self._config.checkpoint_every):
-                    self._save(steps)
-                progress.update(steps, self._recent_return, self._result.mean if self._result else None)
-                if stopped.is_set():
-                    raise KeyboardInterrupt
-        return self._result or self._evaluate(self._actor.steps)
-
-    def _step(self) -> None:
-        self._actor.send(self._learner.params)
-        self._learner.learn()  # while the physics runs
-        unrolls = self._actor.receive()
-        if unrolls is not None:
-            self._learner.add(unrolls)
-
-    @staticmethod
-    def _passed(before: int, after: int, every: int) -> bool:
-        return before // every != after // every
 
     @property
-    def _seconds(self) -> float:
+    def seconds(self) -> float:
+        """Since the start of training, interruptions not counted."""
         return self._seconds_before + time.monotonic() - self._started
 
     @property
-    def _recent_return(self) -> float | None:
-        recent = self._actor.finished_returns[-self._config.actors :]
+    def recent_return(self) -> float | None:
+        """The mean over the last finished episodes, as many as there are actors."""
+        recent = self.actor.finished_returns[-self._config.actors :]
         return float(np.mean(recent)) if recent else None
 
-    def _report(self, steps: int) -> None:
-        metrics = {name: float(value) for name, value in self._learner.metrics.items()}
-        self._writer.write(
-            steps,
-            seconds=self._seconds,
-            updates=self._learner.updates,
-            return_mean=self._recent_return,
-            **metrics,
-        )
+    def step(self, report: Report) -> None:
+        """One step of every actor, the updates that are due, and what the step's number asks for."""
+        before = self.actor.steps
+        self.actor.send(self.learner.params)
+        self.learner.learn()  # while the physics runs
+        unrolls = self.actor.receive()
+        if unrolls is not None:
+            self.learner.add(unrolls)
+        if _passed(before, self.actor.steps, self._config.log_every):
+            metrics = {name: float(value) for name, value in self.learner.metrics.items()}
+            known = {"seconds": self.seconds, "updates": self.learner.updates, "return_mean": self.recent_return}
+            report(self.actor.steps, **known, **metrics)
+        if _passed(before, self.actor.steps, self._config.eval_every):
+            self.evaluate(report)
 
-    def _evaluate(self, steps: int) -> Result:
-        returns = self._evaluator.evaluate(self._learner.params)
+    def evaluate(self, report: Report) -> Result:
+        """One greedy episode in each environment of the evaluation."""
+        returns = self.evaluator.evaluate(self.learner.params)
         mean, std = float(np.mean(returns)), float(np.std(returns))
-        self._result = Result(mean, std, len(returns), steps, self._seconds)
-        self._writer.write(
-            steps,
-            seconds=self._seconds,
-            eval_return_mean=mean,
-            eval_return_std=std,
-            eval_episodes=len(returns),
-        )
-        return self._result
+        self.result = Result(mean, std, len(returns), self.actor.steps, self.seconds)
+        measured = {"eval_return_mean": mean, "eval_return_std": std, "eval_episodes": len(returns)}
+        report(self.actor.steps, seconds=self.seconds, **measured)
+        return self.result
 
-    def _save(self, steps: int) -> None:
-        actor_arrays, actor_meta = self._actor.get_state()
-        learner_arrays, learner_meta = self._learner.get_state()
+    def save(self, folder: Path, **more: Any) -> None:
+        """Writes everything that training needs to go on, and starts new episodes as `load` does."""
+        actor_arrays, actor_meta = self.actor.get_state()
+        learner_arrays, learner_meta = self.learner.get_state()
         meta: dict[str, Any] = {
-            "actor_steps": steps,
-            "seconds": self._seconds,
-            "result": self._result,
+            "actor_steps": self.actor.steps,
+            "seconds": self.seconds,
+            "result": self.result,
             "actor": actor_meta,
             "learner": learner_meta,
+            **more,
         }
-        folder = checkpoint.folder_of(self._run, steps)
         checkpoint.save(folder, {"agent": learner_arrays, "replay": actor_arrays}, meta)
-        checkpoint.prune(self._run, KEPT_CHECKPOINTS)
-        self._restart(steps)
+        # What a resumed run has to do, the run that goes on does too: so both stay equal.
+        self.actor.restart()
+        self.evaluator.restart(self.actor.steps)
 
-    def load(self) -> None:
-        """Goes on from the newest checkpoint, or from the start if the run was killed before the first one."""
-        if checkpoint.latest(self._run) is None:
-            self._writer.truncate_after(-1)
-            return
-        arrays, meta = checkpoint.load_latest(self._run)
-        self._learner.set_state(arrays["agent"], meta["learner"])
-        self._actor.set_state(arrays["replay"], meta["actor"])
-        self._evaluator.restart(meta["actor_steps"])
-        self._writer.truncate_after(meta["actor_steps"])
+    def load(self, arrays: checkpoint.Arrays, meta: dict[str, Any]) -> None:
+        """The inverse of `save`."""
+        self.learner.set_state(arrays["agent"], meta["learner"])
+        self.actor.set_state(arrays["replay"], meta["actor"])
+        self.evaluator.restart(self.actor.steps)
+        self.result = Result(*meta["result"]) if meta["result"] else None
         self._seconds_before = meta["seconds"]
         self._started = time.monotonic()
-        self._result = Result(*meta["result"]) if meta["result"] else None
 
-    def _restart(self, steps: int) -> None:
-        # What a resumed run has to do, the run that goes on does too: so both stay equal.
-        self._actor.restart()
-        self._evaluator.restart(steps)
+
+def _passed(before: int, after: int, every: int) -> bool:
+    """Whether a multiple of `every` lies in (before, after]."""
+    return before // every != after // every
 
 
 @contextmanager
@@ -185,9 +174,19 @@ def _stop_signals() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():
         yield stopped  # signals reach the main thread only
         return
-    before = {s: signal.signal(s, lambda *_: stopped.set()) for s in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def stop(*_: Any) -> None:
+        stopped.set()
+        restore()  # a second signal ends the process at once, should an environment hang
+
+    for number in before:
+        signal.signal(number, stop)
     try:
         yield stopped
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        restore()

@@ -1,0 +1,152 @@
+"""The library in one class, familiar to whoever knows Stable-Baselines3."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from aql import compile_cache, envs
+from aql.agents.base import Mode
+from aql.config import Config, preset
+from aql.envs.base import VectorEnv
+from aql.errors import UserError
+from aql.evaluation import Evaluator
+from aql.metrics import Progress
+from aql.runtime import checkpoint, seeding
+from aql.runtime.actor import jit_act
+from aql.runtime.local import Result, Trainer
+
+Environment = str | gymnasium.Env | Callable[[], gymnasium.Env]
+Callback = Callable[[dict[str, Any]], bool | None]
+
+
+class AQL:
+    """An agent that learns in an environment with any action space.
+
+    Args:
+      env: an id (`control/walker-walk`, `CartPole-v1`), a function that makes a Gymnasium environment, or one
+        environment. Each actor needs its own: an instance is copied, by its registered spec or by `copy.deepcopy`.
+      agent: which agent, see `aql.AGENTS`.
+      preset: what the settings start from, `fast` or `paper`.
+      seed: of everything random.
+      settings: any field of `Config`.
+    """
+
+    def __init__(
+        self, env: Environment, *, agent: str = "aql", preset: str = "fast", seed: int = 0, **settings: Any
+    ) -> None:
+        compile_cache.enable()
+        self._make_env, name = _maker(env)
+        self.config = _config(preset, agent, seed, name, settings)
+        self._env = self._make_env(self.config.actors)
+        self._trainer = Trainer(self.config, self._env, self._make_env(self.config.eval_episodes))
+        self._act = jit_act(self._trainer.agent)
+        self._key = seeding.key(seed, "predict")
+        self._predictions = 0
+
+    @property
+    def actor_steps(self) -> int:
+        """Steps learned from, all actors together."""
+        return self._trainer.actor.steps
+
+    def learn(self, steps: int, callback: Callback | None = None, progress: bool = True) -> "AQL":
+        """Trains for `steps` more steps of all actors together.
+
+        The callback gets each line of metrics, with `actor_steps` in it, and ends training by returning False.
+        """
+        end = self.actor_steps + steps
+        going_on = True
+
+        def report(actor_steps: int, **metrics: Any) -> None:
+            nonlocal going_on
+            if callback is not None and callback({"actor_steps": actor_steps, **metrics}) is False:
+                going_on = False
+
+        with Progress(end, self.actor_steps, quiet=not progress) as line:
+            while self.actor_steps < end and going_on:
+                self._trainer.step(report)
+                result = self._trainer.result
+                line.update(self.actor_steps, self._trainer.recent_return, result.mean if result else None)
+        return self
+
+    def predict(self, observation: Any, deterministic: bool = True) -> Any:
+        """The action for one observation, or a batch of actions for a batch, as the environment takes them.
+
+        Observations that are nested or finite sets are given as vectors, as `gymnasium.spaces.flatten` makes them.
+        Deterministic means greedy. Otherwise the agent explores as its first actor does.
+        """
+        batch = np.asarray(observation, self._env.observation_dtype)
+        one = batch.shape == self._env.observation_shape
+        if not one and batch.shape[1:] != self._env.observation_shape:
+            expected = f"{self._env.observation_shape}, or a batch (B, ...) of these"
+            raise UserError(f"the observation has shape {batch.shape}: expected {expected}")
+        batch = batch[None] if one else batch
+        mode: Mode = "greedy" if deterministic else "explore"
+        agent = self._trainer.agent
+        actor_state = agent.init_actors(np.zeros(len(batch), int), self.config.actors)
+        decision, _ = self._act(
+            self._trainer.learner.params,
+            actor_state,
+            self._key,
+            np.uint32(self._predictions),
+            batch,
+            np.zeros(len(batch), bool),
+            mode=mode,
+        )
+        self._predictions += 1
+        action = np.asarray(decision.action)
+        return agent.space.to_env(action[0] if one else action)
+
+    def evaluate(self, episodes: int = 10, seed: int = 1_000_003) -> Result:
+        """The greedy policy's return over whole episodes on environments of their own."""
+        env = self._make_env(episodes)
+        returns = Evaluator(self._trainer.agent, env, seed).evaluate(self._trainer.learner.params)
+        env.close()
+        trainer = self._trainer
+        return Result(float(np.mean(returns)), float(np.std(returns)), episodes, self.actor_steps, trainer.seconds)
+
+    def save(self, path: str | Path) -> None:
+        """Writes a folder with everything that `load` and more learning need."""
+        folder = Path(path)
+        if folder.exists() and not (folder / checkpoint.MANIFEST).exists():
+            raise UserError(f"{folder} exists and is no saved agent: it is not overwritten; choose another name")
+        self._trainer.save(folder, config=json.loads(json.dumps(self.config.to_json())))
+
+
+def load(path: str | Path, env: Environment | None = None) -> AQL:
+    """What `AQL.save` wrote. The environment is needed unless it was given by its id."""
+    arrays, meta = checkpoint.load(Path(path))
+    config = Config.from_json(meta["config"])
+    if env is None and config.env == UNNAMED:
+        raise UserError(f"{path} was trained on an environment without an id: pass it, load(path, env)")
+    settings = {k: v for k, v in meta["config"].items() if k not in ("env", "agent", "preset", "seed")}
+    model = AQL(
+        config.env if env is None else env, agent=config.agent, preset=config.preset, seed=config.seed, **settings
+    )
+    model._trainer.load(arrays, meta)
+    return model
+
+
+UNNAMED = "python"
+
+
+def _config(preset_name: str, agent: str, seed: int, env: str, settings: dict[str, Any]) -> Config:
+    return preset(preset_name, env=env, agent=agent, seed=seed, **settings)
+
+
+def _maker(env: Environment) -> tuple[Callable[[int], VectorEnv], str]:
+    """How to make a vector of the environment, and the id by which it can be made again."""
+    if isinstance(env, str):
+        return lambda count: envs.make(env, count), env
+    if isinstance(env, gymnasium.Env):
+        if env.spec is not None and env.spec.id in gymnasium.registry:
+            spec = env.spec
+            return lambda count: envs.from_envs([gymnasium.make(spec) for _ in range(count)]), UNNAMED
+        return lambda count: envs.from_envs([copy.deepcopy(env) for _ in range(count)]), UNNAMED
+    if callable(env):
+        return lambda count: envs.from_envs([env() for _ in range(count)]), UNNAMED
+    raise UserError(f"the environment is {env!r}: expected an id, a gymnasium.Env or a function that makes one")

@@ -1,0 +1,412 @@
+"""Every agent on every kind of action space: what the runtime relies on."""
+
+import functools
+import itertools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from aql import agents
+from aql.actions import ActionSpace, Discrete, Interval
+from aql.agents.base import EnvSpec
+from aql.config import Config
+from aql.errors import UserError
+from aql.experience import Unroll
+from aql.runtime import checkpoint
+from aql.runtime.actor import jit_act
+from aql.runtime.learner import _jit_updates
+
+SPACES = {
+    "discrete": ActionSpace((Discrete(4), Discrete(3), Discrete(2))),
+    "interval": ActionSpace((Interval(-2, 3), Interval(-1, 1))),
+    "hybrid": ActionSpace((Discrete(3), Interval(-1, 1), Interval(0, 5))),
+    "single": ActionSpace((Discrete(3),)),
+    "21-d": ActionSpace(tuple(Interval(-1, 1) for _ in range(21))),
+}
+OBSERVATION = (3, 2)  # not flat, so that agents have to flatten it
+B, T = 4, 3
+MODES: tuple[Any, ...] = ("explore", "greedy", "random")
+SMALL: dict[str, Any] = {
+    "critic_layers": (8,),
+    "proposal_layers": (7,),
+    "num_proposal": 3,
+    "num_uniform": 4,
+    "learner_num_proposal": 2,
+    "learner_num_uniform": 3,
+    "cem_samples": 6,
+    "cem_elites": 2,
+    "cem_iterations": 2,
+    "enumerate_small": False,
+    "unroll_length": T,
+    "batch_size": B,
+    "learning_rate": 1e-2,
+}
+# The settings that change what an update does, apart from numbers.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "one critic": {"num_critics": 1},
+    "twin": {},
+    "paper": {
+        "fresh_search": False,
+        "num_critics": 1,
+        "target_ema": 1.0,
+        "layer_norm": False,
+        "normalise_observations": False,
+        "epsilon_per_subaction": False,
+    },
+    "one-hot, mean": {"interval_encoding": "one-hot", "target_critics": "mean"},
+}
+
+
+class Case(NamedTuple):
+    """An agent with its compiled functions and its state after three updates."""
+
+    agent: Any
+    config: Config
+    space: ActionSpace
+    act: Any  # in all modes at once, which compiles the search once
+    update: Any
+    before: Any
+    after: Any
+    metrics: dict[str, Any]
+
+
+def _make(agent: str, space: str, **settings: Any) -> tuple[Any, Config]:
+    config = Config(agent=agent, **(SMALL | settings))
+    return agents.make(config, EnvSpec(OBSERVATION, SPACES[space])), config
+
+
+def _observation(seed: int, *leading: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(*leading, *OBSERVATION)).astype(np.float32)
+
+
+def _unrolls(agent: Any, seed: int, *leading: int) -> Unroll:
+    """Unrolls [*leading, B, T+1] with a reset somewhere."""
+    rng = np.random.default_rng(seed)
+    shape = (*leading, B, T + 1)
+    uniform = rng.random((2, *shape, agent.space.dimensions))
+    choice = agent.space.from_index(np.floor(uniform * agent.space.num_choices))
+    actions = np.where(agent.space.num_choices > 0, choice, 2 * uniform - 1).astype(np.float32)
+    first = np.zeros(shape, bool)
+    first[..., 0, 2] = True
+    discount = np.ones(shape, np.float32)
+    discount[..., 1, 1] = 0
+    first[..., 1, 2] = True
+    reward = rng.normal(size=shape).astype(np.float32)
+    return Unroll(_observation(seed, *shape), actions[0], reward, discount, first, {"best_action": actions[1]})
+
+
+def _any_state(agent: Any) -> Any:
+    """A learner's state of random numbers: compiling `init` for every case would take longer than the tests."""
+    rng = np.random.default_rng(0)
+
+    def fill(leaf: Any) -> Any:
+        return jnp.asarray(rng.uniform(0.1, 0.5, leaf.shape) if leaf.dtype == np.float32 else 0, leaf.dtype)
+
+    return jax.tree.map(fill, jax.eval_shape(agent.init, jax.random.key(0)))
+
+
+@functools.cache
+def _case(name: str, space: str, variant: str = "one critic") -> Case:
+    agent, config = _make(name, space, **VARIANTS[variant])
+
+    @jax.jit
+    def act(params: Any, key: Any, observation: Any) -> Any:
+        actor_state, first = agent.init_actors(np.arange(B), B), jnp.zeros(B, bool)
+        return {mode: agent.act(params, actor_state, key, observation, first, mode)[0] for mode in MODES}
+
+    before, update = _any_state(agent), _jit_updates(agent)
+    state, metrics = update(jax.tree.map(jnp.copy, before), jax.random.key(1), np.uint32(0), _unrolls(agent, 0, 3))
+    return Case(agent, config, agent.space, act, update, before, state, metrics)
+
+
+def _act(case: Case, state: Any, seed: int = 0, key: int = 0) -> Any:
+    return case.act(case.agent.acting_params(state), jax.random.key(key), _observation(seed, B))
+
+
+def _cases() -> Any:
+    enumerable = {"discrete", "interval", "hybrid", "single"}
+    for name, space in itertools.product(agents.AGENTS, SPACES):
+        if name != "exact" or space in enumerable:
+            yield pytest.param(name, space, "one critic", marks=pytest.mark.xdist_group(f"{name} {space}"))
+    for name, variant in (
+        *(("aql", variant) for variant in ("twin", "paper", "one-hot, mean")),
+        ("qtopt", "paper"),
+        ("exact", "twin"),
+    ):
+        yield pytest.param(name, "hybrid", variant, marks=pytest.mark.xdist_group(f"{name} hybrid"))
+
+
+def _choices(space: ActionSpace) -> dict[int, list[float]]:
+    """What each sub-action with choices can be, written down apart from the code."""
+    five = [-1.0, -0.5, 0.0, 0.5, 1.0]
+    numbers = {0: None, 5: five} | {n: [float(i) for i in range(n)] for n in (2, 3, 4)}
+    return {d: values for d, n in enumerate(space.num_choices) if (values := numbers[int(n)]) is not None}
+
+
+every_case = pytest.mark.parametrize(("name", "space", "variant"), list(_cases()))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    leaves, others = jax.tree.leaves(one), jax.tree.leaves(other)
+    return len(leaves) == len(others) and all(
+        np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(leaves, others, strict=True)
+    )
+
+
+@every_case
+def test_actions_are_actions_of_the_space(name: str, space: str, variant: str) -> None:
+    case = _case(name, space, variant)
+    for seed, mode in itertools.product(range(4), MODES):
+        decision = _act(case, case.after, seed)[mode]
+        best = np.asarray(decision.extras["best_action"])  # stored whatever is done
+        for action in (np.asarray(decision.action), best):
+            assert action.shape == (B, case.space.dimensions)
+            assert action.dtype == np.float32
+            choices = case.space.num_choices > 0
+            is_choice = [action[:, d, None] == np.asarray(values) for d, values in _choices(case.space).items()]
+            assert all(matches.any(axis=1).all() for matches in is_choice)
+            assert np.abs(action[:, ~choices]).max(initial=0) <= 1
+            theirs = case.space.to_env(action)
+            for d, sub in enumerate(SPACES[space].subactions):
+                low, high = (0, sub.n - 1) if isinstance(sub, Discrete) else (sub.low, sub.high)
+                assert theirs[:, d].min() >= low - 1e-6
+                assert theirs[:, d].max() <= high + 1e-6
+        if mode == "greedy":
+            np.testing.assert_array_equal(decision.action, best)
+
+
+@every_case
+def test_updates_change_everything_that_learns(name: str, space: str, variant: str) -> None:
+    case = _case(name, space, variant)
+    for value in case.metrics.values():
+        assert np.isfinite(value)
+        assert np.shape(value) == ()
+    before, after = checkpoint.flatten(case.before), checkpoint.flatten(case.after)
+    assert before.keys() == after.keys()
+    constant = set() if SPACES[space].dimensions > 1 else {"prefix"}  # one sub-action has nobody before it
+    constant |= set() if case.config.normalise_observations else {"statistics"}
+    for path, leaf in after.items():
+        assert np.all(np.isfinite(leaf)), path
+        if not constant & set(path.split("/")):
+            assert np.any(leaf != before[path]), path
+
+
+@every_case
+def test_state_survives_a_checkpoint(name: str, space: str, variant: str) -> None:
+    case = _case(name, space, variant)
+    restored = checkpoint.unflatten(case.before, checkpoint.flatten(case.after))
+    assert _equal(restored, case.after)
+    unrolls = _unrolls(case.agent, 5, 3)
+    results = [
+        case.update(jax.tree.map(jnp.copy, state), jax.random.key(2), np.uint32(1), unrolls)
+        for state in (case.after, restored)
+    ]
+    assert _equal(*results)
+    assert _equal(_act(case, case.after), _act(case, restored))
+
+
+@every_case
+def test_the_key_decides(name: str, space: str, variant: str) -> None:
+    case = _case(name, space, variant)
+    once = _act(case, case.after, key=3)
+    assert _equal(once, _act(case, case.after, key=3))
+    others = [_act(case, case.after, key=key) for key in range(4, 12)]
+    for mode in ("explore", "random"):
+        assert any(np.any(once[mode].action != other[mode].action) for other in others)
+    unrolls = _unrolls(case.agent, 6, 3)
+    once, again, other = (
+        case.update(jax.tree.map(jnp.copy, case.after), jax.random.key(key), np.uint32(0), unrolls)[0]
+        for key in (3, 3, 4)
+    )
+    assert _equal(once, again)
+    searches_by_chance = name != "exact" and case.config.fresh_search and space != "single"
+    if searches_by_chance:
+        assert not _equal(once, other)
+
+
+@pytest.mark.parametrize("name", agents.AGENTS)
+def test_init_is_a_function_of_the_key(name: str) -> None:
+    agent, _ = _make(name, "hybrid")
+    init = jax.jit(agent.init)
+    once, again, other = (init(jax.random.key(key)) for key in (0, 0, 1))
+    assert _equal(once, again)
+    params, others = checkpoint.flatten(agent.acting_params(once)), checkpoint.flatten(agent.acting_params(other))
+    kernels = [path for path in params if path.endswith(("kernel", "prefix"))]
+    assert len(kernels) >= 3
+    for path in kernels:
+        assert np.any(params[path] != others[path]), path
+    shapes = jax.eval_shape(agent.init, jax.random.key(0))
+    assert all(a.dtype == b.dtype for a, b in zip(jax.tree.leaves(shapes), jax.tree.leaves(once), strict=True))
+
+
+@pytest.mark.parametrize("name", agents.AGENTS)
+def test_one_compilation_per_function(name: str) -> None:
+    case = _case(name, "hybrid")
+    act = jit_act(case.agent)
+    state = checkpoint.unflatten(case.before, checkpoint.flatten(case.after))  # as after a resume
+    for seed in range(3):
+        actor_state = case.agent.init_actors(np.arange(B), B)
+        for mode in MODES:
+            _, actor_state = act(
+                case.agent.acting_params(state),
+                actor_state,
+                jax.random.PRNGKey(0),
+                np.uint32(seed),
+                _observation(seed, B),
+                np.zeros(B, bool),
+                mode=mode,
+            )
+        state, _ = case.update(state, jax.random.key(seed), np.uint32(seed), _unrolls(case.agent, seed, 3))
+    assert act._cache_size() == len(MODES)
+    assert case.update._cache_size() == 1
+
+
+# What depends on what.
+
+
+@functools.cache
+def _one_update(name: str, reward_scale: float = 1, **settings: Any) -> Any:
+    agent, _ = _make(name, "hybrid", **settings)
+    unrolls = jax.tree.map(lambda leaf: leaf[0], _unrolls(agent, 0, 1))
+    unrolls = unrolls._replace(reward=reward_scale * unrolls.reward)
+    return jax.jit(agent.update)(_any_state(agent), jax.random.key(1), unrolls)[0]
+
+
+@pytest.mark.parametrize("name", ["aql", "aql-independent", "aql-gaussian"])
+def test_critics_and_proposal_do_not_touch_each_other(name: str) -> None:
+    plain = _one_update(name)
+    # What the proposal descends changes the proposal alone.
+    other = _one_update(name, entropy_weight=5.0, proposal_learning_rate=0.1)
+    assert _equal(
+        plain._replace(params=None, search_optimiser=None), other._replace(params=None, search_optimiser=None)
+    )
+    assert _equal(plain.params.critics, other.params.critics)
+    assert _equal(plain.params.statistics, other.params.statistics)
+    assert not _equal(plain.params.search, other.params.search)
+    # What the critics descend changes the critics alone.
+    other = _one_update(name, reward_scale=100)
+    assert not _equal(plain.params.critics, other.params.critics)
+    assert _equal(plain.params.search, other.params.search)
+    assert _equal(plain.search_optimiser, other.search_optimiser)
+
+
+def test_the_target_follows_slowly() -> None:
+    agent, _ = _make("exact", "single", target_ema=0.25)
+    before = jax.jit(agent.init)(jax.random.key(0))
+    assert _equal(before.target_critics, before.params.critics)
+    unrolls = jax.tree.map(lambda leaf: leaf[0], _unrolls(agent, 0, 1))
+    after, _ = jax.jit(agent.update)(before, jax.random.key(1), unrolls)
+    expected = jax.tree.map(lambda new, old: 0.25 * new + 0.75 * old, after.params.critics, before.target_critics)
+    for ours, theirs in zip(jax.tree.leaves(after.target_critics), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
+
+
+def test_actors_can_use_the_target() -> None:
+    case = _case("exact", "single")
+    targeting, _ = _make("exact", "single", act_with_target=True)
+    assert not _equal(case.after.target_critics, case.after.params.critics)
+    assert _equal(case.agent.acting_params(case.after).critics, case.after.params.critics)
+    assert _equal(targeting.acting_params(case.after).critics, case.after.target_critics)
+    without, _ = _make("exact", "single", act_with_target=True, target_ema=1.0)
+    state = _any_state(without)
+    assert _equal(without.acting_params(state), state.params)
+
+
+@pytest.mark.parametrize(("target_critics", "expected"), [("min", [-1.0, 2.0]), ("mean", [1.0, 4.0])])
+def test_targets_use_the_ensemble_as_told(target_critics: Any, expected: Any) -> None:
+    agent, _ = _make("exact", "single", target_critics=target_critics)
+    np.testing.assert_array_equal(agent._reduce(jnp.array([[3.0, 2.0], [-1.0, 6.0]])), expected)
+
+
+def test_small_spaces_are_enumerated_if_wished() -> None:
+    from aql.search import Amortized, Exact
+
+    enumerating, _ = _make("aql", "discrete", enumerate_small=True, num_proposal=12, num_uniform=12)
+    assert isinstance(enumerating.search, Exact)
+    for settings in ({"enumerate_small": False}, {"enumerate_small": True, "num_uniform": 11}):
+        agent, _ = _make("aql", "discrete", **({"num_proposal": 12, "num_uniform": 12} | settings))
+        assert isinstance(agent.search, Amortized)
+
+
+def test_who_discretises() -> None:
+    discrete = {name: _make(name, "hybrid", bins=7)[0].space for name in agents.AGENTS}
+    for name, space in discrete.items():
+        bins = [0, 0] if name in ("aql-gaussian", "qtopt") else [7, 7]
+        assert space.num_choices.tolist() == [3, *bins]
+
+
+def test_exact_refuses_21_dimensions() -> None:
+    with pytest.raises(UserError, match="use the agent `aql`"):
+        _make("exact", "21-d")
+
+
+def test_unknown_agents_are_refused_with_near_names() -> None:
+    with pytest.raises(UserError, match=r"unknown agent 'uniforn'.*did you mean uniform"):
+        _make("uniforn", "single")
+
+
+# Exploration.
+
+
+@pytest.mark.parametrize(
+    ("settings", "total", "expected"),
+    [
+        ({"epsilon_low": 0.02, "epsilon_high": 0.32}, 5, [0.02, 0.04, 0.08, 0.16, 0.32]),
+        ({"epsilon_low": 0.02, "epsilon_high": 0.32}, 1, [0.02]),
+        ({"epsilon_low": 0.0, "epsilon_high": 0.4}, 3, [0.0, 0.2, 0.4]),
+        ({"epsilon_low": 0.3, "epsilon_high": 0.3}, 2, [0.3, 0.3]),
+        ({"epsilon_low": 0.05, "epsilon_high": 0.5, "epsilon_spacing": "tenth"}, 4, [0.5, 0.05, 0.05, 0.05]),
+        ({"epsilon_low": 0.05, "epsilon_high": 0.5, "epsilon_spacing": "tenth"}, 100, [0.5] * 10 + [0.05] * 90),
+    ],
+)
+def test_epsilons_in_numbers(settings: Any, total: int, expected: Any) -> None:
+    agent, _ = _make("exact", "single", **settings)
+    np.testing.assert_allclose(agent.init_actors(np.arange(total), total), expected, rtol=1e-5)
+
+
+def test_epsilon_belongs_to_the_place_among_all_actors() -> None:
+    agent, _ = _make("exact", "single", epsilon_low=0.02, epsilon_high=0.32)
+    np.testing.assert_allclose(agent.init_actors(np.arange(2, 4), 5), [0.08, 0.16], rtol=1e-5)
+
+
+def _explore(states: int, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
+    agent, _ = _make("exact", "discrete", **settings)
+    params = agent.acting_params(jax.jit(agent.init)(jax.random.key(0)))
+    decision, _ = jit_act(agent)(
+        params,
+        agent.init_actors(np.arange(states), states),
+        jax.random.key(1),
+        np.uint32(0),
+        _observation(0, states),
+        np.zeros(states, bool),
+        mode="explore",
+    )
+    return np.asarray(decision.action), np.asarray(decision.extras["best_action"])
+
+
+@pytest.mark.parametrize("per_subaction", [True, False])
+def test_without_epsilon_the_best_action_is_done(per_subaction: bool) -> None:
+    action, best = _explore(500, epsilon_low=0.0, epsilon_high=0.0, epsilon_per_subaction=per_subaction)
+    np.testing.assert_array_equal(action, best)
+
+
+@pytest.mark.parametrize("per_subaction", [True, False])
+def test_epsilon_is_a_frequency(per_subaction: bool) -> None:
+    states, epsilon = 6000, 0.3
+    action, best = _explore(states, epsilon_low=epsilon, epsilon_high=epsilon, epsilon_per_subaction=per_subaction)
+    same = action == best
+    # An exploring sub-action of K choices is the best one by chance with probability 1 / K.
+    alone = 1 - epsilon + epsilon / np.array([4, 3, 2])
+    together = np.prod(alone) if per_subaction else 1 - epsilon + epsilon / 24
+    for observed, expected in [*zip(same.mean(axis=0), alone, strict=True), (same.all(axis=1).mean(), together)]:
+        assert abs(observed - expected) < 4 * np.sqrt(expected * (1 - expected) / states)
+
+
+def test_epsilon_1_is_uniform() -> None:
+    action, _ = _explore(6000, epsilon_low=1.0, epsilon_high=1.0)
+    for d, choices in enumerate((4, 3, 2)):
+        share = np.bincount(action[:, d].astype(int), minlength=choices) / 6000
+        np.testing.assert_allclose(share, 1 / choices, atol=4 * np.sqrt(0.25 / 6000))

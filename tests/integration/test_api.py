@@ -1,0 +1,117 @@
+"""The Python API: familiar, typed, and the same training as the command's."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+
+import aql
+
+SMALL: dict[str, Any] = {
+    "critic_layers": (32, 32),
+    "proposal_layers": (32,),
+    "actors": 4,
+    "batch_size": 32,
+    "replayed_per_new": 7,
+    "random_steps": 200,
+    "log_every": 400,
+    "eval_every": 800,
+    "eval_episodes": 2,
+    "replay_capacity": 5_000,
+}
+
+
+class Reach(gymnasium.Env):
+    """A discrete and a continuous choice: press the right button while pointing where the observation says."""
+
+    action_space = gymnasium.spaces.Dict(
+        {"button": gymnasium.spaces.Discrete(3, start=1), "point": gymnasium.spaces.Box(-2.0, 2.0, (2,))}
+    )
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (3,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.state = self.np_random.uniform(-1, 1, 3).astype(np.float32)
+        return self.state, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert self.action_space.contains(action), action
+        right = action["button"] == (1 if self.state[2] > 0 else 3)
+        distance = np.abs(np.sign(self.state[:2]) - action["point"]).mean()
+        return self.state, float(0.5 * right + 0.5 * max(0.0, 1 - distance)), True, False, {}
+
+
+@pytest.fixture(scope="module")
+def trained() -> aql.AQL:
+    return aql.AQL(Reach, seed=1, **SMALL).learn(6_000, progress=False)
+
+
+def test_a_hybrid_space_is_learned_from_a_factory(trained: aql.AQL) -> None:
+    """A random policy scores 0.25 on average; always the best button and point score 1."""
+    assert trained.actor_steps == 6_000
+    assert trained.evaluate(100).mean > 0.8
+
+
+def test_predict_gives_actions_of_the_environment(trained: aql.AQL) -> None:
+    observations = Reach.observation_space.sample(), Reach.observation_space.sample()
+    for deterministic in (True, False):
+        action = trained.predict(observations[0], deterministic)
+        assert Reach.action_space.contains(action)
+    batch = trained.predict(np.stack(observations))
+    assert batch["button"].shape == (2,)
+    assert batch["point"].shape == (2, 2)
+    greedy = trained.predict(np.array([1.0, 1.0, 1.0], np.float32))
+    assert greedy["button"] == 1
+    with pytest.raises(aql.UserError, match=r"shape \(4,\): expected \(3,\)"):
+        trained.predict(np.zeros(4))
+
+
+def test_saved_and_loaded_it_acts_and_learns_on_in_the_same_way(trained: aql.AQL, tmp_path: Path) -> None:
+    trained.save(tmp_path / "agent")
+    with pytest.raises(aql.UserError, match="pass it"):
+        aql.load(tmp_path / "agent")
+    loaded = aql.load(tmp_path / "agent", Reach)
+    assert loaded.config == trained.config
+    again = aql.load(tmp_path / "agent", Reach)
+    loaded.learn(400, progress=False)
+    again.learn(400, progress=False)
+    assert loaded.actor_steps == 6_400
+    assert loaded.evaluate(20)[:3] == again.evaluate(20)[:3]
+
+
+def test_save_does_not_overwrite_what_it_did_not_write(trained: aql.AQL, tmp_path: Path) -> None:
+    (tmp_path / "precious.txt").write_text("keep me")
+    with pytest.raises(aql.UserError, match="not overwritten"):
+        trained.save(tmp_path)
+    assert (tmp_path / "precious.txt").read_text() == "keep me"
+
+
+def test_the_callback_sees_metrics_and_can_stop() -> None:
+    lines: list[dict[str, Any]] = []
+
+    def callback(metrics: dict[str, Any]) -> bool:
+        lines.append(metrics)
+        return metrics["actor_steps"] < 800
+
+    model = aql.AQL("toy/bandit-discrete", **SMALL).learn(5_000, callback, progress=False)
+    assert model.actor_steps == 800
+    assert [line["actor_steps"] for line in lines] == [400, 800, 800]
+    assert "eval_return_mean" in lines[-1]
+    assert lines[0]["seconds"] > 0
+
+
+def test_an_instance_is_copied_for_every_actor() -> None:
+    registered = gymnasium.make("CartPole-v1")
+    own = Reach()
+    for env in (registered, own):
+        model = aql.AQL(env, **SMALL).learn(400, progress=False)
+        assert model.actor_steps == 400
+    with pytest.raises(aql.UserError, match="expected an id"):
+        aql.AQL(3)  # type: ignore[arg-type]
+
+
+def test_unknown_settings_are_refused_with_near_names() -> None:
+    with pytest.raises(aql.UserError, match="unknown setting 'batchsize': did you mean batch_size"):
+        aql.AQL("toy/chain", batchsize=3)
