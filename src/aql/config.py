@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import typing
 from typing import Any, Literal
 
 from aql.errors import UserError, unknown
@@ -83,6 +84,11 @@ class Config:
     log_every: int = _field(2_000, "actor steps between lines of metrics")
 
     def __post_init__(self) -> None:
+        self._require("preset", self.preset in PRESETS, " or ".join(PRESETS))
+        for name, hint in typing.get_type_hints(Config).items():
+            if typing.get_origin(hint) is Literal:
+                choices = typing.get_args(hint)
+                self._require(name, getattr(self, name) in choices, " or ".join(choices))
         at_least_one = [
             *("steps", "actors", "bins", "batch_size", "updates_per_call", "unroll_length", "replay_capacity"),
             *("num_proposal", "learner_num_proposal", "num_critics", "cem_iterations", "cem_samples", "cem_elites"),
