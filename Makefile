@@ -19,7 +19,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@command -v $(PYTHON) > /dev/null \
 		|| { echo "$(PYTHON) was not found: install Python 3.11 or newer, or name one: make setup PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit("aql needs Python 3.11 or newer, but $(PYTHON) is %d.%d: name another one, as in make setup PYTHON=python3.11" % v[:2] if v < (3, 11) else 0)'
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]' --constraint constraints.txt
 	@touch $@
 

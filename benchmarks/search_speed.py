@@ -133,6 +133,7 @@ def main() -> None:
                 collect = collect_seconds(config)
                 note(task, dimensions, setting, "collecting: share of bare speed", 1e6 * collect, bare / collect)
     if arguments.output:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
         with arguments.output.open("w", newline="") as file:
             writer = csv.DictWriter(file, rows[0])
             writer.writeheader()

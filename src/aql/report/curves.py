@@ -3,6 +3,7 @@
 import csv
 import functools
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,7 +216,8 @@ STYLE: dict[Any, Any] = {
 }
 TRAINING = "#7fb0d0"  # a faint first colour
 LABEL_POINTS = 12.0  # height that a label beside a line needs
-NOTE_INCHES = 0.25
+NOTE_LETTERS = 15  # of the footnote to the inch
+NOTE_LINE = 0.13  # height of a line of it in inches
 FAR = 2.5  # how many times the highest return a reference may be without flattening the curves
 
 
@@ -236,9 +238,12 @@ def draw(curves: Sequence[Curve], axis: Axis = "steps", paper: bool = True) -> "
     columns = _columns_for(len(tasks))
     rows = math.ceil(len(tasks) / columns)
     width, height = (6.0, 3.3) if len(tasks) == 1 else (2.9, 2.1)
+    inches = width * columns + 1.0
+    note = textwrap.wrap(_note(labelled, any(references.values()), axis), int(NOTE_LETTERS * inches))
+    note_inches = 0.13 + NOTE_LINE * len(note)
     with mpl.rc_context(STYLE):
         layout = ConstrainedLayoutEngine()
-        figure = Figure(figsize=(width * columns + 1.0, height * rows + 0.3 + NOTE_INCHES), layout=layout)
+        figure = Figure(figsize=(inches, height * rows + 0.3 + note_inches), layout=layout)
         FigureCanvasAgg(figure)
         for index, task in enumerate(tasks):
             axes = figure.add_subplot(rows, columns, index + 1)
@@ -256,13 +261,12 @@ def draw(curves: Sequence[Curve], axis: Axis = "steps", paper: bool = True) -> "
                 ends += [End(math.nan, name, styles[name].colour) for name in names if name not in lines]
                 _direct_labels(axes, ends, height)
         inch = 1 / figure.get_figheight()
-        bottom = (NOTE_INCHES + 0.13) * inch
+        bottom = (note_inches + 0.13) * inch
         x_label = "actor steps" if axis == "steps" else "minutes of training"
-        figure.supxlabel(x_label, y=NOTE_INCHES * inch, va="bottom", size=9, color=DARK)
+        figure.supxlabel(x_label, y=note_inches * inch, va="bottom", size=9, color=DARK)
         figure.supylabel("return of an episode", size=9, color=DARK)
         layout.set(rect=(0, bottom, 1, 1 - bottom), w_pad=0.06, h_pad=0.06)
-        note = _note(labelled, any(references.values()), axis)
-        figure.text(0.01, 0.07 * inch, note, size=7.5, color=GREY, va="bottom")
+        figure.text(0.01, 0.07 * inch, "\n".join(note), size=7.5, color=GREY, va="bottom")
     return figure
 
 
