@@ -306,9 +306,10 @@ def test_the_target_follows_slowly() -> None:
 
 def test_actors_can_use_the_target() -> None:
     case = _case("exact", "single")
+    plain, _ = _make("exact", "single", act_with_target=False)
     targeting, _ = _make("exact", "single", act_with_target=True)
     assert not _equal(case.after.target_critics, case.after.params.critics)
-    assert _equal(case.agent.acting_params(case.after).critics, case.after.params.critics)
+    assert _equal(plain.acting_params(case.after).critics, case.after.params.critics)
     assert _equal(targeting.acting_params(case.after).critics, case.after.target_critics)
     without, _ = _make("exact", "single", act_with_target=True, target_ema=1.0)
     state = _any_state(without)
@@ -329,6 +330,20 @@ def test_small_spaces_are_enumerated_if_wished() -> None:
     for settings in ({"enumerate_small": False}, {"enumerate_small": True, "num_uniform": 11}):
         agent, _ = _make("aql", "discrete", **({"num_proposal": 12, "num_uniform": 12} | settings))
         assert isinstance(agent.search, Amortized)
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (SPACES["discrete"], "24 actions"),
+        (SPACES["21-d"], "4.8e+14 actions"),
+        (ActionSpace((Discrete(10),) * 400), "1e+400 actions"),  # more than a float can hold
+    ],
+    ids=["24", "5^21", "10^400"],
+)
+def test_summary_names_the_size(space: ActionSpace, words: str) -> None:
+    agent = agents.make(Config(agent="aql", **SMALL), EnvSpec(OBSERVATION, space))
+    assert agent.summary == f"amortized search in {words}"
 
 
 def test_who_discretises() -> None:

@@ -39,7 +39,7 @@ TINY: dict[str, Any] = {
     "updates_per_call": 2,
     "eval_every": 600,
     "eval_episodes": 2,
-    "checkpoint_every": 400,
+    "checkpoint_every": 404,
     "log_every": 8,
 }
 
@@ -247,7 +247,7 @@ def test_the_folder_of_a_run(straight: Any) -> None:
     assert evaluated[-1]["eval_return_mean"] == result.mean
     assert evaluated[-1]["eval_return_std"] == result.std
     assert result.actor_steps == 1600
-    assert sorted(f.name for f in (run / "checkpoints").iterdir()) == ["000000001200", "000000001600"]
+    assert sorted(f.name for f in (run / "checkpoints").iterdir()) == ["000000001212", "000000001600"]
     (events,) = run.glob("events.out.tfevents*")
     for name in (b"critic_loss", b"return_mean", b"eval_return_mean"):
         assert name in events.read_bytes()
@@ -255,8 +255,8 @@ def test_the_folder_of_a_run(straight: Any) -> None:
 
 @grouped
 def test_the_numbers_of_updates_are_those_of_the_unrolls(straight: Any) -> None:
-    # 400 decisions; unrolls come at decisions 12, 15, ..., 399 (the first 10 are random), 4 * (1 + 2) each.
-    # Those of decision 399 wait for the next step: 12 * 129 // 10 calls of 2 updates.
+    # 400 decisions, the first 10 random. Decisions 13, 16, ..., 400 complete unrolls, 4 * (1 + 2) with the replayed
+    # ones. The last of these 130 sets waits for the next step: 12 * 129 // 10 calls of 2 updates.
     rows = [row for row in metrics.read(straight[0]) if "updates" in row]
     assert rows[-1]["updates"] == 2 * (12 * 129 // 10)
 

@@ -98,7 +98,6 @@ def test_best_of_in_numbers() -> None:
 
 SEARCHES: dict[str, Any] = {
     "amortized": lambda space: _amortized(space, 6, 5),
-    "amortized, uniform only": lambda space: _amortized(space, 0, 8),
     "amortized, proposal only": lambda space: _amortized(space, 8, 0),
     "uniform": lambda space: (Uniform(space, 7), {}),
     "cross-entropy": lambda space: (CrossEntropy(space, samples=8, elites=3, iterations=3), {}),
