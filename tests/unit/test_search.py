@@ -233,7 +233,7 @@ def test_share_learned_counts_places_of_the_proposal() -> None:
 
 
 def test_uniform_share_mutates_samples_of_the_proposal() -> None:
-    space = ActionSpace((Discrete(50), Discrete(50)))
+    space = ActionSpace((Discrete(12), Discrete(12)))
     certain = Proposal(space, (4,))
     seen: list[Any] = []
 
@@ -247,8 +247,8 @@ def test_uniform_share_mutates_samples_of_the_proposal() -> None:
     search(params, jax.random.key(0), _embedding(1), score)
     assert np.all(seen[0][0, :2] == 7)
     mutated = seen[0][0, 2:] != 7
-    # A drawn sub-action is another one with probability 49 / 50, each by itself.
-    expected = 0.25 * 49 / 50
+    # A drawn sub-action is another one with probability 11 / 12, each by itself.
+    expected = 0.25 * 11 / 12
     np.testing.assert_allclose(mutated.mean(axis=0), expected, atol=4 * math.sqrt(expected * (1 - expected) / 3000))
     np.testing.assert_allclose(mutated.all(axis=1).mean(), expected**2, atol=4 * math.sqrt(expected**2 / 3000))
 
