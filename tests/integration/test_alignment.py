@@ -23,6 +23,8 @@ EPISODE = 7  # transitions; so steps 0..7, and the next episode begins 8 steps a
 class CountingAgent:
     """Does, and stores as a*, what tells the observation and the state that it saw."""
 
+    summary = "counts"
+
     def __init__(self, space: ActionSpace) -> None:
         self.space = space
 

@@ -93,7 +93,7 @@ def test_numbers_of_a_hybrid_space() -> None:
 
 
 def test_encode_in_numbers() -> None:
-    action = jnp.array([[2, 0.5, -0.5], [0, -1, 1]])
+    action = jnp.array([[2.0, 0.5, -0.5], [0.0, -1.0, 1.0]])
     expected: Any = [[0, 0, 1, 0.5, -0.5], [1, 0, 0, -1, 1]]
     np.testing.assert_allclose(HYBRID.encode(action), expected)
     np.testing.assert_array_equal(HYBRID.feature_owner, [0, 0, 0, 1, 2])
@@ -220,7 +220,7 @@ DECODED = {
 
 def test_decode_in_numbers() -> None:
     features = jnp.array([[0, 0, 1, 0.5, -0.5], [1, 0, 0, -1, 1]])
-    np.testing.assert_allclose(HYBRID.decode(features), [[2, 0.5, -0.5], [0, -1, 1]])
+    np.testing.assert_allclose(HYBRID.decode(features), [[2.0, 0.5, -0.5], [0.0, -1.0, 1.0]])
     one_hot = ActionSpace(HYBRID.subactions, interval_encoding="one-hot")
     features = jnp.array([0, 1, 0, 0.5, 0, 0, 0, 1, 0])
     np.testing.assert_allclose(one_hot.decode(features), [1, 0.5, 0.5])

@@ -151,7 +151,7 @@ def test_keys_matter(name: str) -> None:
 
 def test_exact_is_brute_force() -> None:
     rng = np.random.default_rng(0)
-    table = rng.normal(size=(4, SMALL.size)).astype(np.float32)
+    table = rng.normal(size=(4, int(SMALL.size))).astype(np.float32)
 
     def score(candidates: Any) -> Any:
         index = SMALL.to_index(candidates)

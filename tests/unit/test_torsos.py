@@ -35,7 +35,7 @@ def test_large_offsets_keep_their_variance() -> None:
 def test_normalise_in_numbers() -> None:
     statistics = torsos.Statistics(jnp.array(10.0), jnp.array([1.0, -2.0]), jnp.array([4.0, 0.25]))
     normalised = torsos.normalise(statistics, jnp.array([[5.0, -2.0], [0.0, -1.0]]))
-    np.testing.assert_allclose(normalised, [[2, 0], [-0.5, 2]])
+    np.testing.assert_allclose(normalised, [[2.0, 0.0], [-0.5, 2.0]])
 
 
 def test_normalise_clips() -> None:
@@ -56,4 +56,4 @@ def test_a_constant_sensor_does_not_amplify_its_noise() -> None:
         statistics = torsos.update_statistics(statistics, jnp.full((32, 1), 7.0))
     np.testing.assert_allclose(statistics.variance, 0, atol=1e-6)
     # A deviation of 0.001 is 0.1 of the floor sqrt(1e-4), not infinitely many deviations.
-    np.testing.assert_allclose(torsos.normalise(statistics, jnp.array([[7.0], [7.001]])), [[0], [0.1]], atol=1e-3)
+    np.testing.assert_allclose(torsos.normalise(statistics, jnp.array([[7.0], [7.001]])), [[0.0], [0.1]], atol=1e-3)
