@@ -95,6 +95,16 @@ class ActionSpace:
         """The number of distinct actions; infinite if a sub-action is continuous."""
         return math.prod(int(n) for n in self.num_choices) if self.is_discrete else math.inf
 
+    def describe_size(self) -> str:
+        """The number of distinct actions in words, however large: 24, 4.8e+14, 1e+400, infinitely many."""
+        if not self.is_discrete:
+            return "infinitely many"
+        if self.size < 1e6:
+            return f"{self.size:,}"
+        magnitude = float(np.sum(np.log10(self.num_choices)))
+        exponent = math.floor(magnitude + 0.022)  # from 9.5 on, the first digit is rounded up to the next power
+        return f"{10 ** (magnitude - exponent):.2g}e+{exponent:02}"
+
     def with_bins(self, bins: int | None) -> "ActionSpace":
         """The same space with every interval discretised into `bins` values, or continuous for None."""
         discretised = tuple(

@@ -95,7 +95,8 @@ def _unrolls(agent: Any, seed: int, *leading: int) -> Unroll:
     discount[..., 1, 1] = 0
     first[..., 1, 2] = True
     reward = rng.normal(size=shape).astype(np.float32)
-    return Unroll(_observation(seed, *shape), actions[0], reward, discount, first, {"best_action": actions[1]})
+    extras = {"best_action": actions[1], "from_proposal": rng.random(shape) < 0.5}
+    return Unroll(_observation(seed, *shape), actions[0], reward, discount, first, extras)
 
 
 def _any_state(agent: Any) -> Any:

@@ -194,7 +194,10 @@ def _unrolls(first: list[bool], discount: list[float] | None = None) -> Unroll:
         reward=rng.normal(size=shape).astype(np.float32),
         discount=np.broadcast_to(np.array(discount or [1] * len(first), np.float32), shape).copy(),
         first=np.broadcast_to(first, shape).copy(),
-        extras={"best_action": rng.integers(0, 3, (*shape, 1)).astype(np.float32)},
+        extras={
+            "best_action": rng.integers(0, 3, (*shape, 1)).astype(np.float32),
+            "from_proposal": np.zeros(shape, bool),
+        },
     )
 
 

@@ -156,7 +156,7 @@ def test_the_last_line_of_training_states_the_return(capsys: Any, tmp_path: Path
 
 
 def test_quiet_prints_the_last_line_alone(capsys: Any, tmp_path: Path) -> None:
-    assert cli.main(["train", "toy/time-limit", *TINY, "--out", str(tmp_path / "run"), "--quiet", "True"]) == 0
+    assert cli.main(["train", "toy/time-limit", *TINY, "--out", str(tmp_path / "run"), "--quiet"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 

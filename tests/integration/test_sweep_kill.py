@@ -52,7 +52,7 @@ def children(out: Path) -> list[int]:
             words = path.read_bytes().decode().split("\0")
         except OSError:
             continue
-        if "aql.sweep" in words and any(word.startswith(str(out)) for word in words):
+        if "aql.sweep.child" in words and any(word.startswith(str(out)) for word in words):
             found.append(int(path.parent.name))
     return found
 

@@ -181,7 +181,6 @@ def test_actions_reach_the_environment(space: Any, action: Any, expected: Any) -
 @pytest.mark.parametrize(
     ("space", "shape", "dtype"),
     [
-        (spaces.Box(0, 255, (8, 9, 3), np.uint8), (8, 9, 3), np.uint8),
         (spaces.Box(0, 255, (5,), np.uint8), (5,), np.float32),
         (spaces.Box(-1, 1, (2, 3), np.float64), (2, 3), np.float32),
         (spaces.Discrete(4, start=2), (4,), np.float32),
@@ -211,6 +210,11 @@ def test_discrete_observation_is_one_hot() -> None:
 def test_other_observations_are_refused(space: Any) -> None:
     with pytest.raises(UserError, match=r"observation space .* is not supported"):
         envs.from_envs([Script(observation_space=space)])
+
+
+def test_images_are_refused_while_there_is_no_network_for_them() -> None:
+    with pytest.raises(UserError, match=r"images of shape \(8, 9, 3\)"):
+        envs.from_envs([Script(observation_space=spaces.Box(0, 255, (8, 9, 3), np.uint8))])
 
 
 def test_infinite_actions_are_refused() -> None:

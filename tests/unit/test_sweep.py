@@ -195,7 +195,7 @@ class TestHash:
 
     def test_sensitive_to_every_setting_but_the_names(self) -> None:
         base = sweep.config_hash(Config())
-        other: dict[str, Any] = {"env": "toy/chain", "agent": "exact", "preset": "mine", "seed": 5, "steps": 7}
+        other: dict[str, Any] = {"env": "toy/chain", "agent": "exact", "preset": "paper", "seed": 5, "steps": 7}
         assert sweep.config_hash(dataclasses.replace(Config(), **other)) == base
         changed = {"gamma": 0.5, "layer_norm": False, "critic_layers": (256, 255), "eval_episodes": 11}
         hashes = {sweep.config_hash(dataclasses.replace(Config(), **{k: v})) for k, v in changed.items()}  # type: ignore[arg-type]

@@ -55,9 +55,7 @@ class QLearning:
     @property
     def summary(self) -> str:
         """The search and the size of what it searches."""
-        size = self.space.size
-        actions = f"{size:,} actions" if size < 1e6 else f"{size:.2g} actions" if size < np.inf else "a continuum"
-        return f"{type(self.search).__name__.lower()} search in {actions}"
+        return f"{type(self.search).__name__.lower()} search in {self.space.describe_size()} actions"
 
     @property
     def _critic(self) -> Critic:
@@ -115,12 +113,14 @@ class QLearning:
         search_key, explore_key, uniform_key = jax.random.split(key, 3)
         embedding = self._embed(params.statistics, observation)
         score = self._evaluate(params.critics, embedding).score
-        best = self.search(params.search, search_key, embedding, score).action
+        found = self.search(params.search, search_key, embedding, score)
+        best = found.action
         uniform = self.space.sample(uniform_key, best.shape[:1])
         shape = best.shape if self.config.epsilon_per_subaction else (best.shape[0], 1)
         explores = jax.random.uniform(explore_key, shape) < actor_state[:, None]
         action = {"greedy": best, "random": uniform, "explore": jnp.where(explores, uniform, best)}[mode]
-        return Decision(action, {"best_action": best}), actor_state
+        extras = {"best_action": best, "from_proposal": self.search.from_proposal(found)}
+        return Decision(action, extras), actor_state
 
     def update(self, state: QLearningState, key: jax.Array, unrolls: Unroll) -> tuple[QLearningState, Metrics]:
         """One step for the critics and one for the search, from unrolls [B, T+1]."""
@@ -131,10 +131,10 @@ class QLearning:
         embedding = self._embed(statistics, unrolls.observation)  # [B, T+1, E]
         # Steps 1..T: step 0 is the last one of the unroll before.
         embedding_t = embedding[:, 1:].reshape(-1, embedding.shape[-1])
-        stored_best_t = unrolls.extras["best_action"][:, 1:].reshape(-1, self.space.dimensions)
+        stored_t = {name: leaf[:, 1:].reshape(-1, *leaf.shape[2:]) for name, leaf in unrolls.extras.items()}
         target_critics = state.target_critics if self._has_target else state.params.critics
         evaluated = self._evaluate(target_critics, embedding_t)
-        best_t, metrics = self._best_actions(state.params.search, key, embedding_t, evaluated, stored_best_t)
+        best_t, metrics = self._best_actions(state.params.search, key, embedding_t, evaluated, stored_t)
         v_t = self._reduce(evaluated.values(best_t)).reshape(unrolls.reward[:, 1:].shape)
         targets = jax.vmap(returns.peng_q_lambda)(
             unrolls.reward[:, 1:],
@@ -184,13 +184,14 @@ class QLearning:
         return Evaluated(self._critic, self.space, critics, states)
 
     def _best_actions(
-        self, search: Params, key: jax.Array, embedding: jax.Array, evaluated: "Evaluated", stored: jax.Array
+        self, search: Params, key: jax.Array, embedding: jax.Array, evaluated: "Evaluated", stored: dict[str, jax.Array]
     ) -> tuple[jax.Array, Metrics]:
         """a* of states [B, E]: the actors' own, or the best of those and a new search."""
-        if not self.config.fresh_search:
-            return stored, {}
-        found = self.learner_search(search, key, embedding, evaluated.score, known=stored[:, None])
-        return found.action, {"share_from_proposal": self.learner_search.share_learned(found)}
+        best, from_proposal = stored["best_action"], stored["from_proposal"]
+        if self.config.fresh_search:
+            found = self.learner_search(search, key, embedding, evaluated.score, known=best[:, None])
+            best, from_proposal = found.action, self.learner_search.from_proposal(found)
+        return best, {"share_from_proposal": jnp.mean(from_proposal.astype(jnp.float32))}
 
     def _reduce(self, q: jax.Array) -> jax.Array:
         """[critics, B] -> [B], what a target bootstraps with."""

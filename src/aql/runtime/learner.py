@@ -23,7 +23,7 @@ class Learner:
         self._update = _jit_updates(agent)
         self._pending: list[Unroll] = []
         self._calls = 0
-        self.metrics: Metrics = {}
+        self.metrics: dict[str, Any] = {}  # of the last update
 
     @property
     def params(self) -> Params:
@@ -57,7 +57,7 @@ class Learner:
         arrays = {f"state/{name}": leaf for name, leaf in checkpoint.flatten(self._state).items()}
         if self._pending:
             arrays |= {f"pending/{name}": leaf for name, leaf in concatenate(self._pending).named().items()}
-        return arrays, {"calls": self._calls}
+        return arrays, {"calls": self._calls, "metrics": {name: float(m) for name, m in self.metrics.items()}}
 
     def set_state(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
         """The inverse of `get_state`."""
@@ -68,6 +68,7 @@ class Learner:
         self._state = checkpoint.unflatten(self._state, groups["state"])
         self._pending = [Unroll.from_named(groups["pending"])] if groups["pending"] else []
         self._calls = meta["calls"]
+        self.metrics = meta["metrics"]
 
 
 def _jit_updates(agent: Agent) -> Any:

@@ -45,9 +45,9 @@ class Amortized:
             uniform = jnp.where(drawn, uniform, proposed[:, jnp.arange(self.num_uniform) % self.num_proposal])
         return best_of(jnp.concatenate([proposed, uniform], axis=1), score, known)
 
-    def share_learned(self, found: Found) -> jax.Array:
-        """The share of a* that came from the proposal: near 0 while it knows nothing, near 1 once it does."""
-        return jnp.mean(found.place < self.num_proposal)
+    def from_proposal(self, found: Found) -> jax.Array:
+        """[B] whether a* came from the proposal: rarely while it knows nothing, mostly once it does."""
+        return found.place < self.num_proposal
 
     def loss(self, params: Params, embedding: jax.Array, best_action: jax.Array) -> tuple[jax.Array, Metrics]:
         """-log mu(a* | s) - weight * H(mu(. | s))."""

@@ -40,8 +40,8 @@ class Search(Protocol):
         """The best candidate in each state [B, E]. `known` [B, C, D] are candidates that the caller adds."""
         ...
 
-    def share_learned(self, found: Found) -> jax.Array:
-        """The share of found actions that came from the learned proposal."""
+    def from_proposal(self, found: Found) -> jax.Array:
+        """[B] whether the found actions came from a learned proposal."""
         ...
 
     def loss(self, params: Params, embedding: jax.Array, best_action: jax.Array) -> tuple[jax.Array, Metrics]:
@@ -56,9 +56,9 @@ class Fixed:
         """Nothing to learn."""
         return {}
 
-    def share_learned(self, found: Found) -> jax.Array:
+    def from_proposal(self, found: Found) -> jax.Array:
         """Nothing is learned, so nothing came from it."""
-        return jnp.zeros(())
+        return jnp.zeros(found.place.shape, bool)
 
     def loss(self, params: Params, embedding: jax.Array, best_action: jax.Array) -> tuple[jax.Array, Metrics]:
         """Nothing to descend."""

@@ -23,8 +23,8 @@ class Exact(Fixed):
     def __post_init__(self) -> None:
         if self.space.size > MOST_ACTIONS:
             raise UserError(
-                f"the action space has {self.space.size:.3g} actions, more than the {MOST_ACTIONS:,} that can be "
-                "enumerated in every state: use the agent `aql`"
+                f"the action space has {self.space.describe_size()} actions, more than the {MOST_ACTIONS:,} "
+                "that can be enumerated in every state: use the agent `aql`"
             )
 
     @functools.cached_property
