@@ -300,7 +300,10 @@ def _duration(seconds: float) -> str:
 
 @contextmanager
 def _interrupts() -> Iterator[None]:
-    """A polite end of the sweep, also by a supervisor or a closed terminal, is that of Ctrl-C."""
+    """A polite end of the sweep, also by a supervisor or a closed terminal, is that of Ctrl-C.
+
+    Also where the shell that started it in the background has it ignore Ctrl-C.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -308,7 +311,7 @@ def _interrupts() -> Iterator[None]:
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
