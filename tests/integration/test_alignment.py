@@ -108,7 +108,7 @@ def test_replayed_unrolls_are_of_the_same_actor(length: int, aligned: bool) -> N
     for t, unrolls in enumerate(received):
         if unrolls is None:
             continue
-        actors = unrolls.observation[:, 0, 2].astype(int)  # rows come in random order
+        actors = unrolls.observation[:, 0, 2].astype(int)
         assert np.bincount(actors).tolist() == [1 + replayed] * ACTORS
         memory = unrolls.extras["memory"]
         for row, actor in enumerate(actors):

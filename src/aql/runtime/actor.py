@@ -78,10 +78,7 @@ class Actor:
         new = self._replay.newest()
         if new is None or self._config.replayed_per_new == 0:
             return new
-        unrolls = concatenate([new, self._replay.sample(self._rng, self._config.replayed_per_new)])
-        # In random order, or a batch would hold the unrolls of a few neighbouring actors only.
-        order = self._rng.permutation(len(unrolls.reward))
-        return unrolls.map(lambda leaf: leaf[order])
+        return concatenate([new, self._replay.sample(self._rng, self._config.replayed_per_new)])
 
     def get_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values that a checkpoint needs; call `restart` after it."""
