@@ -75,7 +75,8 @@ def _random_return(make: Any) -> float:
 # Bandits: one step, a reward of 1 for the best action only.
 
 # Random policies earn 0.13, 0.12 and 0.11. The best of 9 values per interval earns 0.89 and 0.90.
-# With so few steps nobody gets there; three seeds of each ended at least 0.08 above these thresholds.
+# With so few steps nobody gets there. Thresholds were set after looking at results: three seeds of `aql`, of `uniform`
+# on discrete and of `aql-gaussian` on continuous ended at least 0.08 above them; the other hybrid agents had one seed.
 BANDITS = [
     ("discrete", "aql", 0.5),
     ("discrete", "uniform", 0.35),
@@ -95,7 +96,10 @@ def test_bandits(name: str, agent: str, threshold: float) -> None:
     assert threshold > 2 * _random_return(make)
 
 
-# A million actions: six sub-actions of ten values.
+# A million actions: six ordered sub-actions of ten values, with a broad reward. This is easier than
+# `toy/bandit-million` (unordered choices, narrow reward), where aql earned only 0.295 after 96k steps (one seed; a
+# perfect critic with 64 uniform candidates would earn 0.277). The setting was chosen on seed 0; three seeds gave aql
+# 0.928, 0.929, 0.931 and uniform 0.653, 0.653, 0.659.
 
 
 @functools.cache
