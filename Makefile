@@ -1,7 +1,7 @@
 # `make demo` and `make test` set everything up by themselves; `make help` lists the targets.
 
 PYTHON ?= python3
-EXTRAS := control,report,dev
+EXTRAS := control,doom,cluster,report,dev
 WORKERS ?= 2
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -31,7 +31,7 @@ demo: setup ## train on cartpole-swingup for a few minutes, then draw its curve 
 
 # Each worker has one XLA thread, so that workers do not compete for cores.
 test: lint ## lint, then run all tests
-	PJRT_NPROC=1 $(BIN)/pytest -n $(WORKERS) --dist loadgroup
+	PJRT_NPROC=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 lint: setup ## ruff and mypy
 	$(BIN)/ruff check
