@@ -146,6 +146,11 @@ class ActionSpace:
         index = jnp.floor(uniform * self.num_choices)
         return jnp.where(self.num_choices > 0, self.from_index(index), 2 * uniform - 1)
 
+    @property
+    def uniform_log_prob(self) -> float:
+        """The log-likelihood of any action that `sample` draws; scaled intervals have length 2."""
+        return -float(np.sum(np.log(np.where(self.num_choices > 0, self.num_choices, 2))))
+
     def enumerate(self) -> np.ndarray:
         """[size, D] every action, the last sub-action varying fastest."""
         if not self.is_discrete:

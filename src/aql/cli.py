@@ -88,7 +88,7 @@ def _one_line(report: str, name: str) -> str:
 class _TrainOptions:
     """Train an agent.
 
-    The settings of the config follow; their defaults are those of the preset.
+    The settings of the config follow; their defaults are those of the preset and the agent.
     """
 
     config: Annotated[Config, tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff]
@@ -106,7 +106,9 @@ def train(arguments: list[str]) -> int:
     from aql.runtime import local
 
     arguments = ["--env", *arguments] if arguments and not arguments[0].startswith("-") else arguments
-    defaults = preset(_value_of("--preset", arguments) or "fast")
+    defaults = preset(
+        _value_of("--preset", arguments) or Config.preset, agent=_value_of("--agent", arguments) or Config.agent
+    )
     options = _parse(
         _TrainOptions,
         "train",

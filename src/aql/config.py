@@ -14,7 +14,7 @@ def _field(default: Any, help: str) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """The settings of a run. Defaults are the preset `fast`."""
+    """The settings of a run. Defaults are the preset `fast`, but for what `FOR_AGENT` says of its agent."""
 
     env: str = _field("control/cartpole-swingup", "environment id, see `aql envs`")
     agent: str = _field("aql", "agent name, see `aql agents`")
@@ -31,6 +31,8 @@ class Config:
         "how actors spread between the two: geometrically, or the first tenth high and the rest low",
     )
     epsilon_per_subaction: bool = _field(True, "explore in each sub-action by itself instead of the whole action")
+    noise_theta: float = _field(0.15, "how fast the noise of an actor returns to 0 (d3pg)")
+    noise_sigma: float = _field(0.2, "deviation of what a step adds to the noise of an actor (d3pg)")
     random_steps: int = _field(2_000, "actor steps with uniform actions before learning starts")
 
     # Search.
@@ -53,12 +55,12 @@ class Config:
     normalise_observations: bool = _field(True, "scale observations by their running mean and deviation")
 
     # Networks.
-    critic_layers: tuple[int, ...] = _field((256, 256), "units of the critic's state tower")
+    critic_layers: tuple[int, ...] = _field((256, 256), "units of the state tower of critics and values")
     num_critics: int = _field(2, "critics in the ensemble")
     target_critics: Literal["min", "mean"] = _field("min", "what of the ensemble a target uses")
-    proposal_layers: tuple[int, ...] = _field((256, 128), "units of the proposal's tower")
-    layer_norm: bool = _field(True, "layer norm in the critic's state tower")
-    gaussian_std: float = _field(0.5, "fixed deviation of a Gaussian proposal (aql-gaussian)")
+    proposal_layers: tuple[int, ...] = _field((256, 128), "units of the tower of the proposal, or of the policy")
+    layer_norm: bool = _field(True, "layer norm in the state tower of critics and values")
+    gaussian_std: float = _field(0.5, "fixed deviation of a Gaussian proposal or policy")
 
     # Experience.
     unroll_length: int = _field(1, "T, transitions in an unroll")
@@ -69,13 +71,13 @@ class Config:
     # Learning.
     batch_size: int = _field(128, "unrolls in an update")
     updates_per_call: int = _field(4, "updates in one compiled call")
-    learning_rate: float = _field(1e-3, "Adam's step size for the critics")
-    proposal_learning_rate: float = _field(1e-3, "Adam's step size for the proposal")
+    learning_rate: float = _field(1e-3, "Adam's step size for critics and values")
+    proposal_learning_rate: float = _field(1e-3, "Adam's step size for the proposal, or the policy")
     gamma: float = _field(0.99, "discount per step")
-    lambda_: float = _field(0.8, "lambda of Peng's Q(lambda)")
-    target_ema: float = _field(0.05, "step of the target critics towards the critics; 1 is no target network")
-    act_with_target: bool = _field(True, "act with the target critics, which change more smoothly")
-    entropy_weight: float = _field(0.01, "weight of the entropy in the proposal's loss")
+    lambda_: float = _field(0.8, "lambda of Peng's Q(lambda), or of V-trace (impala)")
+    target_ema: float = _field(0.05, "step of the target networks towards the others; 1 is no target network")
+    act_with_target: bool = _field(True, "act with the target networks, which change more smoothly")
+    entropy_weight: float = _field(0.01, "weight of the entropy in the loss of the proposal, or of impala's policy")
 
     # The run.
     eval_every: int = _field(10_000, "actor steps between greedy evaluations")
@@ -102,10 +104,11 @@ class Config:
             self._require(name, getattr(self, name) >= 1, "at least 1")
         for name in not_negative:
             self._require(name, getattr(self, name) >= 0, "0 or more")
-        for name in ("epsilon_low", "epsilon_high", "uniform_share", "gamma", "lambda_"):
+        for name in ("epsilon_low", "epsilon_high", "noise_theta", "uniform_share", "gamma", "lambda_"):
             self._require(name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
         for name in ("learning_rate", "proposal_learning_rate", "gaussian_std"):
             self._require(name, 0 < getattr(self, name) < math.inf, "above 0")
+        self._require("noise_sigma", 0 <= self.noise_sigma < math.inf, "0 or more")
         self._require("target_ema", 0 < self.target_ema <= 1, "above 0 and at most 1")
         self._require("bins", self.bins >= 2, "at least 2")
         self._require("cem_elites", self.cem_elites <= self.cem_samples, f"at most cem_samples ({self.cem_samples})")
@@ -138,10 +141,11 @@ class Config:
 
 
 def preset(name: str, **overrides: Any) -> Config:
-    """The named preset with some settings changed."""
+    """The named preset, as the agent needs it, with some settings changed."""
     if name not in PRESETS:
         raise unknown("preset", name, PRESETS, f"presets are {' and '.join(PRESETS)}")
-    return Config.from_json({"preset": name, **PRESETS[name], **overrides})
+    own = FOR_AGENT.get(overrides.get("agent", Config.agent), {}).get(name, {})
+    return Config.from_json({"preset": name, **PRESETS[name], **own, **overrides})
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -188,4 +192,30 @@ PRESETS: dict[str, dict[str, Any]] = {
         "checkpoint_every": 1_000_000,
         "log_every": 30_000,
     },
+}
+
+# Learning from what the policy itself did: few steps of many actors, none of them twice. The short memory is there for
+# whoever asks for replay.
+_ON_POLICY: dict[str, dict[str, Any]] = {
+    "fast": {
+        "actors": 16,
+        "random_steps": 0,
+        "unroll_length": 16,
+        "replayed_per_new": 0,
+        "replay_capacity": 1_000,
+        "aligned_replay": True,
+        "batch_size": 16,
+        "updates_per_call": 1,
+        "learning_rate": 1e-3,
+        "proposal_learning_rate": 1e-3,
+        "lambda_": 0.95,
+        "entropy_weight": 0.01,
+    },
+    "paper": {"replayed_per_new": 0, "replay_capacity": 1_000, "lambda_": 1.0},
+}
+
+# Where agents differ from a preset: settings by agent and preset.
+FOR_AGENT: dict[str, dict[str, dict[str, Any]]] = {
+    "impala": _ON_POLICY,
+    "impala-gaussian": _ON_POLICY,
 }

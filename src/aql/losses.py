@@ -18,3 +18,16 @@ def td_loss(q_tm1: jax.Array, target_tm1: jax.Array, mask: jax.Array) -> jax.Arr
 def proposal_loss(log_prob: jax.Array, entropy: jax.Array, entropy_weight: float) -> jax.Array:
     """-log mu(a* | s) - weight * H(mu(. | s)), the mean over states (the paper's proposal loss)."""
     return -jnp.mean(log_prob) - entropy_weight * jnp.mean(entropy)
+
+
+def deterministic_policy_loss(q: jax.Array) -> jax.Array:
+    """-Q(s, pi(s)), the mean over states: its gradient reaches the policy through the action (Silver et al. 2014)."""
+    return -jnp.mean(q)
+
+
+def policy_gradient_loss(
+    log_prob_tm1: jax.Array, advantage_tm1: jax.Array, entropy_tm1: jax.Array, mask: jax.Array, entropy_weight: float
+) -> jax.Array:
+    """-A log pi(a | s) - weight * H(pi(. | s)), the mean over real transitions; no gradient flows into A."""
+    gain = jax.lax.stop_gradient(advantage_tm1) * log_prob_tm1 + entropy_weight * entropy_tm1
+    return -masked_mean(gain, mask)

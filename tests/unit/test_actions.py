@@ -249,3 +249,10 @@ def test_set_feature_in_numbers() -> None:
     # [F, n]: features (three choices, value, value) of two actions; sub-action 0 becomes choice 1 and choice 2.
     features = HYBRID.set_feature(jnp.zeros((5, 2)), jnp.array(0), jnp.array([1.0, 2.0]))
     np.testing.assert_array_equal(features, [[0, 0], [1, 0], [0, 1], [0, 0], [0, 0]])
+
+
+def test_uniform_log_prob_in_numbers() -> None:
+    assert ActionSpace((Discrete(4), Discrete(2))).uniform_log_prob == pytest.approx(-np.log(8))
+    # A continuous sub-action is scaled to [-1, 1], whatever its bounds: density 1/2.
+    space = ActionSpace((Discrete(3), Interval(-7, 9), Interval(0, 1, bins=5)))
+    assert space.uniform_log_prob == pytest.approx(-np.log(3 * 2 * 5))

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from aql.config import PRESETS, Config, preset
+from aql.agents import AGENTS
+from aql.config import FOR_AGENT, PRESETS, Config, preset
 from aql.errors import UserError
 
 FIELDS = [field.name for field in dataclasses.fields(Config)]
@@ -17,6 +18,8 @@ INVALID: dict[str, list[Any]] = {
     "actors": [0],
     "epsilon_low": [-0.1, 1.1],
     "epsilon_high": [-0.1, 1.1],
+    "noise_theta": [-0.1, 1.1],
+    "noise_sigma": [-0.1, float("nan"), float("inf")],
     "random_steps": [-1],
     "num_proposal": [0, -1],
     "num_uniform": [-1],
@@ -192,3 +195,36 @@ def test_the_fast_preset_is_what_the_design_says() -> None:
 def test_overrides_win_over_the_preset() -> None:
     config = preset("paper", actors=4, unroll_length=3)
     assert (config.preset, config.actors, config.unroll_length, config.num_uniform) == ("paper", 4, 3, 400)
+
+
+# Agents that need other settings.
+
+
+def test_agents_change_the_preset_and_overrides_win() -> None:
+    config = preset("fast", agent="impala", batch_size=5)
+    assert (config.agent, config.preset) == ("impala", "fast")
+    assert config.replayed_per_new == 0  # on-policy
+    assert config.random_steps == 0
+    assert config.unroll_length >= 16
+    assert config.batch_size == 5
+    assert config.critic_layers == Config().critic_layers  # all that is not said is the preset's
+    config = preset("paper", agent="impala")
+    assert (config.actors, config.unroll_length, config.replayed_per_new, config.lambda_) == (100, 30, 0, 1.0)
+    assert preset("fast", agent="impala", replayed_per_new=2).replayed_per_new == 2
+
+
+def test_d3pg_has_the_papers_noise() -> None:
+    for name in PRESETS:
+        config = preset(name, agent="d3pg")
+        assert (config.noise_theta, config.noise_sigma) == (0.15, 0.2)
+
+
+def test_what_agents_change_exists() -> None:
+    assert FOR_AGENT.keys() <= AGENTS.keys()
+    for agent, by_preset in FOR_AGENT.items():
+        assert by_preset.keys() <= PRESETS.keys()
+        for name, settings in by_preset.items():
+            assert not settings.keys() & {"agent", "preset", "env", "seed"}
+            changed = preset(name, agent=agent)
+            plain = dataclasses.replace(preset(name), agent=agent)
+            assert {f for f in FIELDS if getattr(changed, f) != getattr(plain, f)} == settings.keys(), (agent, name)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aql.networks import apply
-from aql.networks.critics import Critic, Tower
+from aql.networks.critics import Critic, Tower, Value
 
 KEY = jax.random.key(0)
 
@@ -87,3 +87,22 @@ def test_layer_norm_makes_the_state_half_blind_to_scale() -> None:
 def test_the_action_tower_has_one_linear_layer_without_bias() -> None:
     _, params = _critic()
     assert jax.tree.map(jnp.shape, params["params"]["action_tower"]) == {"kernel": (3, 8)}
+
+
+def test_value_by_hand() -> None:
+    value = Value((2,))
+    params = value.init(KEY, jnp.zeros((1, 1)))
+    by_hand = {
+        "Tower_0": {"Dense_0": {"kernel": jnp.array([[1.0, -2.0]]), "bias": jnp.array([0.5, 0.0])}},
+        "Dense_0": {"kernel": jnp.array([[2.0], [10.0]]), "bias": jnp.array([0.25])},
+    }
+    assert jax.tree.map(jnp.shape, params["params"]) == jax.tree.map(jnp.shape, by_hand)
+    # s = 1: relu(1.5, -2) -> 2 * 1.5 + 0.25; s = -1: relu(-0.5, 2) -> 10 * 2 + 0.25.
+    np.testing.assert_allclose(apply(value, {"params": by_hand}, jnp.array([[[1.0], [-1.0]]])), [[3.25, 20.25]])
+
+
+def test_values_with_layer_norm_tell_states_apart() -> None:
+    value = Value((16, 8), layer_norm=True)
+    embedding = jax.random.normal(KEY, (6, 5))
+    params = jax.jit(value.init)(KEY, embedding)
+    assert len(np.unique(np.asarray(apply(value, params, embedding)).round(4))) == 6

@@ -48,3 +48,24 @@ def test_proposal_loss_in_numbers() -> None:
     by_log_prob, by_entropy = jax.grad(losses.proposal_loss, argnums=(0, 1))(log_prob, entropy, 0.1)
     np.testing.assert_allclose(by_log_prob, [-0.5, -0.5])
     np.testing.assert_allclose(by_entropy, [-0.05, -0.05])
+
+
+def test_deterministic_policy_loss_in_numbers() -> None:
+    # [critics, B]: the mean over both, and uphill is downhill.
+    q = jnp.array([[1.0, 2.0], [4.0, 5.0]])
+    assert losses.deterministic_policy_loss(q) == -3
+    np.testing.assert_allclose(jax.grad(losses.deterministic_policy_loss)(q), [[-0.25, -0.25], [-0.25, -0.25]])
+
+
+def test_policy_gradient_loss_in_numbers() -> None:
+    log_prob, advantage, entropy = jnp.array([-1.0, -2.0, -9.0]), jnp.array([3.0, -1.0, 1000.0]), jnp.array([1.0, 2, 9])
+    mask = jnp.array([True, True, False])
+    # -(3 * -1 + -1 * -2) / 2 = 0.5, and less by 0.1 * (1 + 2) / 2 for the entropy.
+    assert losses.policy_gradient_loss(log_prob, advantage, entropy, mask, 0.0) == pytest.approx(0.5)
+    assert losses.policy_gradient_loss(log_prob, advantage, entropy, mask, 0.1) == pytest.approx(0.35)
+    by_log_prob, by_advantage, by_entropy = jax.grad(losses.policy_gradient_loss, argnums=(0, 1, 2))(
+        log_prob, advantage, entropy, mask, 0.1
+    )
+    np.testing.assert_allclose(by_log_prob, [-1.5, 0.5, 0])  # what did better than expected becomes likelier
+    np.testing.assert_array_equal(by_advantage, 0)
+    np.testing.assert_allclose(by_entropy, [-0.05, -0.05, 0])

@@ -385,3 +385,40 @@ def test_descending_the_loss_makes_an_action_likely() -> None:
     after = np.mean(np.all(np.isclose(_sample(proposal, params, 2000, jnp.ones((1, 3)))[0], target), axis=1))
     assert before < 0.3
     assert after > 0.9
+
+
+# The mode.
+
+
+def test_the_mode_in_numbers() -> None:
+    """The first sub-action prefers 1, and this makes the second prefer 0, which it would not by itself."""
+    proposal = Proposal(PAIR, (4,))
+    prefix = np.zeros((4, 2, 2))
+    prefix[1, 1] = [3, 0]  # the feature "the first is 1" speaks for 0 in the second
+    params = _hand(proposal, [[0, 1], [0, 2]], prefix)
+    np.testing.assert_array_equal(apply(proposal, params, jnp.zeros((2, 1)), method="mode"), [[1, 0], [1, 0]])
+    independent = Proposal(PAIR, (4,), autoregressive=False)
+    params = _hand(independent, [[0, 1], [0, 2]])
+    np.testing.assert_array_equal(apply(independent, params, STATE, method="mode"), [[1, 1]])
+
+
+def test_the_mode_of_a_hybrid_is_choices_and_clipped_means() -> None:
+    proposal = Proposal(HYBRID, (4,))
+    params = _hand(proposal, [[0, 5, 1], [1.5, 9, 9], [1, 0, 7]])  # the last sub-action has no third choice
+    np.testing.assert_array_equal(apply(proposal, params, STATE, method="mode"), [[1, 1, 0]])
+    params = _hand(proposal, [[0, 5, 6], [-0.25, 9, 9], [0, 1, 7]])
+    np.testing.assert_array_equal(apply(proposal, params, STATE, method="mode"), [[2, -0.25, 1]])
+
+
+@pytest.mark.parametrize("autoregressive", [True, False])
+@pytest.mark.parametrize("space", [SMALL, SMALL_ONE_HOT, VALUES], ids=["small", "one-hot", "values"])
+def test_a_certain_proposal_has_its_sample_as_mode(space: ActionSpace, autoregressive: bool) -> None:
+    proposal = Proposal(space, (4,), autoregressive)
+    params = _random(proposal)
+    params = jax.tree.map(lambda leaf: 50 * leaf, params)  # so certain that a sample is the likeliest
+    embedding = jax.random.normal(jax.random.key(1), (20, 3))
+    mode = apply(proposal, params, embedding, method="mode")
+    samples = apply(proposal, params, embedding, jax.random.key(2), 5, method="sample")
+    same = np.all(np.asarray(samples) == np.asarray(mode)[:, None], axis=-1)
+    assert same.mean() > 0.9
+    assert len(np.unique(np.asarray(mode), axis=0)) > 1

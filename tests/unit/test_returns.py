@@ -1,4 +1,4 @@
-"""Peng's Q(lambda): literal numbers, and rlax as oracle."""
+"""Peng's Q(lambda) and V-trace: literal numbers, and rlax as oracle."""
 
 import warnings
 from typing import Any
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aql.returns import peng_q_lambda
+from aql.returns import peng_q_lambda, vtrace
 
 with warnings.catch_warnings():
     # rlax imports tensorflow_probability, which still uses names that jax has deprecated.
@@ -98,3 +98,84 @@ def test_no_gradient_flows_into_targets() -> None:
 def test_a_batch_without_vmap_is_refused() -> None:
     with pytest.raises(AssertionError):
         peng_q_lambda(*_random(np.random.default_rng(0), 2, 3))
+
+
+# V-trace.
+
+
+@pytest.fixture(params=[lambda f, **_: f, jax.jit], ids=["plain", "jit"])
+def v_trace(request: Any) -> Any:
+    return request.param(vtrace, static_argnames=("clip_rho", "clip_c"))
+
+
+HALF = _array(0.5, 0.5, 0.5)
+ONE = _array(1, 1, 1)
+V_TM1, V_T, R_T, RHO = _array(1, 2, 3), _array(2, 3, 4), _array(1, 2, 3), _array(2, 0.5, 1)
+
+
+def test_v_trace_in_numbers(v_trace: Any) -> None:
+    # Clipped ratios 1, 1/2, 1. TD errors 1 (1 + 1 - 1) = 1, 1/2 (2 + 1.5 - 2) = 0.75, 1 (3 + 2 - 3) = 2.
+    # G_2 - v_2 = 2, G_1 - v_1 = 0.75 + 0.5 * 0.5 * 2 = 1.25, G_0 - v_0 = 1 + 0.5 * 1 * 1.25 = 1.625.
+    target, advantage = v_trace(V_TM1, V_T, R_T, HALF, RHO, ONE)
+    np.testing.assert_allclose(target, [2.625, 3.25, 5], rtol=1e-6)
+    np.testing.assert_allclose(advantage, [1.625, 1.25, 2], rtol=1e-6)
+
+
+def test_v_trace_clips_errors_and_traces_apart(v_trace: Any) -> None:
+    # The first error counts twice, its trace once: 2 + 0.5 * 1.25. The advantage is 2 (1 + 0.5 * 3.25 - 1).
+    target, advantage = v_trace(V_TM1, V_T, R_T, HALF, RHO, ONE, clip_rho=10.0)
+    np.testing.assert_allclose(target, [1 + 2.625, 3.25, 5], rtol=1e-6)
+    np.testing.assert_allclose(advantage, [3.25, 1.25, 2], rtol=1e-6)
+    # The other way round: 1 + 0.5 * 2 * 1.25, and an advantage of 1 (1 + 0.5 * 3.25 - 1).
+    target, advantage = v_trace(V_TM1, V_T, R_T, HALF, RHO, ONE, clip_c=10.0)
+    np.testing.assert_allclose(target, [1 + 2.25, 3.25, 5], rtol=1e-6)
+    np.testing.assert_allclose(advantage, [1.625, 1.25, 2], rtol=1e-6)
+
+
+def test_v_trace_on_policy_is_the_return(v_trace: Any) -> None:
+    # 1 + 2/2 + 3/4 + 4/8 = 3.25, whatever the values on the way.
+    target, advantage = v_trace(_array(7, -9, 5), _array(-9, 5, 4), R_T, HALF, ONE, ONE)
+    np.testing.assert_allclose(target, [3.25, 4.5, 5], rtol=1e-6)
+    np.testing.assert_allclose(advantage, [3.25 - 7, 4.5 + 9, 5 - 5], rtol=1e-6, atol=1e-6)
+
+
+def test_v_trace_ignores_what_the_policy_would_not_do(v_trace: Any) -> None:
+    target, advantage = v_trace(V_TM1, V_T, R_T, HALF, _array(0, 0, 0), ONE)
+    np.testing.assert_allclose(target, V_TM1, rtol=1e-6)
+    np.testing.assert_array_equal(advantage, 0)
+
+
+def test_v_trace_stops_at_ends(v_trace: Any) -> None:
+    # A termination: neither the value there nor what follows counts.
+    target, advantage = v_trace(V_TM1, _array(2, 777, 4), _array(1, 2, 1000), _array(0.5, 0, 0.5), ONE, ONE)
+    np.testing.assert_allclose(target[:2], [1 + 0.5 * 2, 2], rtol=1e-6)
+    np.testing.assert_allclose(advantage[:2], [2 - 1, 2 - 2], rtol=1e-6, atol=1e-6)
+    # A time limit: the value there counts, what follows does not.
+    target, advantage = v_trace(V_TM1, _array(2, 10, 4), _array(1, 2, 1000), HALF, ONE, _array(1, 0, 1))
+    np.testing.assert_allclose(target[:2], [1 + 0.5 * 7, 2 + 0.5 * 10], rtol=1e-6)
+    np.testing.assert_allclose(advantage[:2], [4.5 - 1, 7 - 2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("length", [1, 2, 30])
+def test_v_trace_against_rlax(v_trace: Any, length: int) -> None:
+    rng = np.random.default_rng(length)
+    for _ in range(5):
+        r_t, discount_t, _, lambda_t = _random(rng, length)
+        v = jnp.asarray(rng.normal(size=length + 1), jnp.float32)
+        rho = jnp.asarray(np.exp(rng.normal(size=length)), jnp.float32)
+        ours = v_trace(v[:-1], v[1:], r_t, discount_t, rho, lambda_t, clip_rho=1.3)
+        theirs = rlax.vtrace_td_error_and_advantage(
+            v[:-1], v[1:], r_t, discount_t, rho, lambda_t, clip_rho_threshold=1.3, clip_pg_rho_threshold=1.3
+        )
+        np.testing.assert_allclose(ours.target_tm1, theirs.errors + v[:-1], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(ours.advantage_tm1, theirs.pg_advantage, rtol=1e-4, atol=1e-5)
+
+
+def test_no_gradient_flows_into_v_trace() -> None:
+    gradient = jax.grad(lambda v, rho: sum(map(jnp.sum, vtrace(v, v, R_T, HALF, rho, ONE))), argnums=(0, 1))(V_T, RHO)
+    np.testing.assert_array_equal(gradient, 0)
+
+
+def test_v_trace_of_a_batch_without_vmap_is_refused() -> None:
+    with pytest.raises(AssertionError):
+        vtrace(*(jnp.ones((2, 3)),) * 6)

@@ -171,9 +171,12 @@ class TestSuites:
             "batch_size": 4,
         }
 
-    def test_the_command_gives_the_config(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("agent", ["uniform", "impala"])
+    def test_the_command_gives_the_config(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, agent: str) -> None:
+        # impala changes the preset, and a sweep may change it back: 2 replayed unrolls are the preset's own number.
         changed: dict[str, Any] = {"lambda_": 0.5, "critic_layers": (8, 9), "layer_norm": False, "steps": 12}
-        config = preset("paper", env="toy/chain", agent="uniform", seed=3, target_critics="mean", **changed)
+        changed |= {"replayed_per_new": 2}
+        config = preset("paper", env="toy/chain", agent=agent, seed=3, target_critics="mean", **changed)
         made: list[Config] = []
 
         def create(run: Path, config: Config) -> None:

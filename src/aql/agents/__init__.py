@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from aql.actions import ActionSpace
 from aql.agents.base import Agent, EnvSpec
+from aql.agents.d3pg import D3PG
+from aql.agents.impala import Impala
 from aql.agents.q_learning import QLearning
 from aql.config import Config
 from aql.errors import unknown
@@ -29,12 +31,21 @@ def make(config: Config, env: EnvSpec) -> Agent:
     return AGENTS[config.agent].build(config, env)
 
 
+def _space(config: Config, env: EnvSpec, discretise: bool) -> ActionSpace:
+    """The environment's actions, intervals cut into bins or continuous."""
+    space = env.action_space.with_bins(config.bins if discretise else None)
+    return dataclasses.replace(space, interval_encoding=config.interval_encoding)
+
+
+def _proposal(config: Config, space: ActionSpace, autoregressive: bool) -> Proposal:
+    return Proposal(space, config.proposal_layers, autoregressive, gaussian_std=config.gaussian_std)
+
+
 def _q_learning(build_search: BuildSearch, discretise: bool = True) -> Callable[[Config, EnvSpec], Agent]:
     """Q-learning with the given search, on intervals cut into bins or on continuous ones."""
 
     def build(config: Config, env: EnvSpec) -> Agent:
-        space = env.action_space.with_bins(config.bins if discretise else None)
-        space = dataclasses.replace(space, interval_encoding=config.interval_encoding)
+        space = _space(config, env, discretise)
         if config.enumerate_small and space.size <= config.num_proposal + config.num_uniform:
             search: Search = Exact(space)
             return QLearning(config, env, space, search, search)
@@ -47,7 +58,7 @@ def _q_learning(build_search: BuildSearch, discretise: bool = True) -> Callable[
 
 def _amortized(autoregressive: bool) -> BuildSearch:
     def build(config: Config, space: ActionSpace, num_proposal: int, num_uniform: int) -> Search:
-        proposal = Proposal(space, config.proposal_layers, autoregressive, gaussian_std=config.gaussian_std)
+        proposal = _proposal(config, space, autoregressive)
         return Amortized(space, proposal, num_proposal, num_uniform, config.entropy_weight, config.uniform_share)
 
     return build
@@ -65,6 +76,20 @@ def _exact(config: Config, space: ActionSpace, num_proposal: int, num_uniform: i
     return Exact(space)
 
 
+def _d3pg(config: Config, env: EnvSpec) -> Agent:
+    return D3PG(config, env, env.action_space.with_bins(None))
+
+
+def _impala(discretise: bool) -> Callable[[Config, EnvSpec], Agent]:
+    """IMPALA on intervals cut into bins or on continuous ones."""
+
+    def build(config: Config, env: EnvSpec) -> Agent:
+        space = _space(config, env, discretise)
+        return Impala(config, env, space, _proposal(config, space, autoregressive=True))
+
+    return build
+
+
 AGENTS: dict[str, Kind] = {
     "aql": Kind(
         "amortized Q-learning: autoregressive proposal over discretised actions",
@@ -78,4 +103,7 @@ AGENTS: dict[str, Kind] = {
     "uniform": Kind("uniform Q-learning: aql without the learned proposal", _q_learning(_uniform)),
     "qtopt": Kind("QT-Opt: Q-learning with the cross-entropy method", _q_learning(_cross_entropy, discretise=False)),
     "exact": Kind("exact Q-learning: every action is scored", _q_learning(_exact)),
+    "d3pg": Kind("distributed DDPG: a deterministic policy that follows Q's gradient; continuous actions only", _d3pg),
+    "impala": Kind("actor-critic with V-trace: a stochastic policy over discretised actions", _impala(True)),
+    "impala-gaussian": Kind("impala with a Gaussian policy over continuous sub-actions", _impala(False)),
 }

@@ -7,22 +7,23 @@ search   learns to find a*(s), if it can learn
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from aql import losses, returns
+from aql import losses
 from aql.actions import ActionSpace
 from aql.agents.base import ActorState, Decision, EnvSpec, Metrics, Mode, Params
+from aql.agents.critic import Evaluated, descend, evaluate, lambda_targets, reduce
+from aql.agents.embedding import embed, observe
 from aql.config import Config
 from aql.experience import Unroll
 from aql.networks import apply, torsos
 from aql.networks.critics import Critic
 from aql.search import Search
-from aql.search.blocks import score_in_blocks
 
 
 class ActingParams(NamedTuple):
@@ -124,10 +125,7 @@ class QLearning:
 
     def update(self, state: QLearningState, key: jax.Array, unrolls: Unroll) -> tuple[QLearningState, Metrics]:
         """One step for the critics and one for the search, from unrolls [B, T+1]."""
-        statistics = state.params.statistics
-        if self.config.normalise_observations:
-            flat = unrolls.observation.reshape(-1, *self.env.observation_shape)
-            statistics = torsos.update_statistics(statistics, flat)
+        statistics = observe(self.config, self.env, state.params.statistics, unrolls.observation)
         embedding = self._embed(statistics, unrolls.observation)  # [B, T+1, E]
         # Steps 1..T: step 0 is the last one of the unroll before.
         embedding_t = embedding[:, 1:].reshape(-1, embedding.shape[-1])
@@ -135,13 +133,8 @@ class QLearning:
         target_critics = state.target_critics if self._has_target else state.params.critics
         evaluated = self._evaluate(target_critics, embedding_t)
         best_t, metrics = self._best_actions(state.params.search, key, embedding_t, evaluated, stored_t)
-        v_t = self._reduce(evaluated.values(best_t)).reshape(unrolls.reward[:, 1:].shape)
-        targets = jax.vmap(returns.peng_q_lambda)(
-            unrolls.reward[:, 1:],
-            self.config.gamma * unrolls.discount[:, 1:],
-            v_t,
-            self.config.lambda_ * (1 - _ends(unrolls.first[:, 1:])),
-        )
+        v_t = reduce(self.config, evaluated.values(best_t)).reshape(unrolls.reward[:, 1:].shape)
+        targets = lambda_targets(self.config, unrolls, v_t)
 
         def critic_loss(critics: tuple[Params, ...]) -> tuple[jax.Array, jax.Array]:
             features = self.space.encode(unrolls.action[:, :-1])
@@ -149,13 +142,13 @@ class QLearning:
             return self.config.num_critics * losses.td_loss(q, targets, ~unrolls.first[:, 1:]), q
 
         (loss, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.params.critics)
-        critics, critic_optimiser = _descend(
+        critics, critic_optimiser = descend(
             self._critic_optimiser, gradient, state.critic_optimiser, state.params.critics
         )
         search_gradient, search_metrics = jax.grad(self.search.loss, has_aux=True)(
             state.params.search, embedding_t, best_t
         )
-        search, search_optimiser = _descend(
+        search, search_optimiser = descend(
             self._search_optimiser, search_gradient, state.search_optimiser, state.params.search
         )
         target = optax.incremental_update(critics, target_critics, self.config.target_ema) if self._has_target else ()
@@ -173,18 +166,14 @@ class QLearning:
         return self.config.target_ema < 1
 
     def _embed(self, statistics: torsos.Statistics, observation: jax.Array) -> jax.Array:
-        """[..., *observation_shape] -> [..., E]: the identity on the Control Suite, normalised if wished."""
-        if self.config.normalise_observations:
-            observation = torsos.normalise(statistics, observation)
-        leading = observation.shape[: observation.ndim - len(self.env.observation_shape)]
-        return observation.reshape(*leading, -1)
+        """[..., *observation_shape] -> [..., E]."""
+        return embed(self.config, self.env, statistics, observation)
 
-    def _evaluate(self, critics: tuple[Params, ...], embedding: jax.Array) -> "Evaluated":
-        states = tuple(apply(self._critic, p, embedding, method="state") for p in critics)
-        return Evaluated(self._critic, self.space, critics, states)
+    def _evaluate(self, critics: tuple[Params, ...], embedding: jax.Array) -> Evaluated:
+        return evaluate(self._critic, self.space, critics, embedding)
 
     def _best_actions(
-        self, search: Params, key: jax.Array, embedding: jax.Array, evaluated: "Evaluated", stored: dict[str, jax.Array]
+        self, search: Params, key: jax.Array, embedding: jax.Array, evaluated: Evaluated, stored: dict[str, jax.Array]
     ) -> tuple[jax.Array, Metrics]:
         """a* of states [B, E]: the actors' own, or the best of those and a new search."""
         best, from_proposal = stored["best_action"], stored["from_proposal"]
@@ -192,51 +181,6 @@ class QLearning:
             found = self.learner_search(search, key, embedding, evaluated.score, known=best[:, None])
             best, from_proposal = found.action, self.learner_search.from_proposal(found)
         return best, {"share_from_proposal": jnp.mean(from_proposal.astype(jnp.float32))}
-
-    def _reduce(self, q: jax.Array) -> jax.Array:
-        """[critics, B] -> [B], what a target bootstraps with."""
-        return jnp.min(q, axis=0) if self.config.target_critics == "min" else jnp.mean(q, axis=0)
-
-
-class Evaluated(NamedTuple):
-    """States whose half of Q is computed, ready for any number of actions.
-
-    Critics stay separate: as one batched product they are many times slower on a CPU.
-    """
-
-    critic: Critic
-    space: ActionSpace
-    params: tuple[Params, ...]
-    states: tuple[jax.Array, ...]  # [B, H] of each critic
-
-    def values(self, action: jax.Array) -> jax.Array:
-        """Q of one action [B, D] in each state, by each critic: [critics, B]."""
-        features = self.space.encode(action)
-        q = [apply(self.critic, p, s, features, method="value") for p, s in zip(self.params, self.states, strict=True)]
-        return jnp.stack(q)
-
-    def score(self, candidates: jax.Array) -> jax.Array:
-        """The critics' mean Q of candidates [B, C, D]: [B, C]."""
-
-        def mean_value(states: tuple[jax.Array, ...], candidates: jax.Array) -> jax.Array:
-            features = self.space.encode(candidates)
-            pairs = zip(self.params, states, strict=True)
-            q = [apply(self.critic, p, s[:, None], features, method="value") for p, s in pairs]
-            return sum(q[1:], start=q[0]) / len(q)
-
-        return score_in_blocks(mean_value, self.states, candidates, width=self.states[0].shape[-1])
-
-
-def _ends(first_t: jax.Array) -> jax.Array:
-    """[B, T] 1 where the step is its episode's last, that is, where the next one is a first one."""
-    return jnp.concatenate([first_t[:, 1:], jnp.zeros_like(first_t[:, :1])], axis=1).astype(jnp.float32)
-
-
-def _descend(
-    optimiser: optax.GradientTransformation, gradient: Params, state: optax.OptState, params: Params
-) -> tuple[Any, optax.OptState]:
-    updates, state = optimiser.update(gradient, state, params)
-    return optax.apply_updates(params, updates), state
 
 
 __all__ = ["ActingParams", "QLearning", "QLearningState"]

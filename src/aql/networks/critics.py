@@ -1,4 +1,4 @@
-"""Q networks of Figure 1: a state tower and an action tower, summed."""
+"""Q networks of Figure 1, a state tower and an action tower, summed; and the value of a state alone."""
 
 import jax
 from flax import linen as nn
@@ -43,3 +43,15 @@ class Critic(nn.Module):
     def __call__(self, embedding: jax.Array, features: jax.Array) -> jax.Array:
         """Q of states [..., E] and action features [..., F]: [...]."""
         return self.value(self.state(embedding), features)
+
+
+class Value(nn.Module):
+    """V(s) = w . relu(f(s)), with the critic's state tower."""
+
+    layers: tuple[int, ...]
+    layer_norm: bool = False
+
+    @nn.compact
+    def __call__(self, embedding: jax.Array) -> jax.Array:
+        """[..., E] -> [...]."""
+        return nn.Dense(1)(nn.relu(Tower(self.layers, self.layer_norm)(embedding)))[..., 0]

@@ -8,6 +8,7 @@ without, in features(s) alone.
 import functools
 import itertools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -20,6 +21,8 @@ from aql.networks.critics import Tower
 
 NEGLIGIBLE = -1e9  # the logit of a choice that a sub-action does not have
 MOST_UNROLLED = 16  # choices whose sampling is written out; compiling takes longer the more there are
+
+Pick = Callable[[jax.Array, jax.Array, jax.Array | int], jax.Array]  # parameters [K, ...], noise [...], d -> values
 
 
 class Likelihood(NamedTuple):
@@ -93,18 +96,27 @@ class Proposal(nn.Module):
         Samples lie along the last axis while they are made, so that each of the D steps is a few operations on
         long rows: on a CPU this is several times faster than the same loop with samples in front.
         """
-        num_states, dimensions = embedding.shape[0], self.space.dimensions
-        noise = jax.random.uniform(key, (dimensions, num_states, count))
+        noise = jax.random.uniform(key, (self.space.dimensions, embedding.shape[0], count))
+        return self._choose(embedding, noise, self._invert)
+
+    def mode(self, embedding: jax.Array) -> jax.Array:
+        """[B, E] -> [B, D] the likeliest value of each sub-action, given those before it."""
+        no_noise = jnp.zeros((self.space.dimensions, embedding.shape[0], 1))
+        return self._choose(embedding, no_noise, self._peak)[:, 0]
+
+    def _choose(self, embedding: jax.Array, noise: jax.Array, pick: Pick) -> jax.Array:
+        """Sub-action after sub-action by `pick`, which may use the noise [D, B, n]: [B, n, D]."""
+        dimensions, num_states, count = noise.shape
         base = jnp.transpose(self(embedding), (1, 2, 0))[..., None]  # [D, K, B, 1]
         if not self.autoregressive or dimensions == 1:
-            columns = [self._invert(base[d], noise[d], d) for d in range(dimensions)]
+            columns = [pick(base[d], noise[d], d) for d in range(dimensions)]
             return jnp.stack(columns, axis=-1)
 
         def choose(features: jax.Array, inputs: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
             """Adds sub-action d to the features [F, B * count] of those before it."""
             d, base_d, weights_d, noise_d = inputs
             parameters = (weights_d @ features).reshape(-1, num_states, count) + base_d
-            value = self._invert(parameters, noise_d, d).reshape(-1)
+            value = pick(parameters, noise_d, d).reshape(-1)
             return self.space.set_feature(features, d, value), None
 
         weights = jnp.transpose(self._prefix_weights(), (1, 2, 0))  # [D, K, F]
@@ -129,3 +141,9 @@ class Proposal(nn.Module):
             return choice
         gaussian = parameters[0] + self.gaussian_std * jax.scipy.special.ndtri(jnp.clip(noise, 1e-6, 1 - 1e-6))
         return jnp.where(jnp.asarray(self.space.num_choices)[d] > 0, choice, jnp.clip(gaussian, -1, 1))
+
+    def _peak(self, parameters: jax.Array, noise: jax.Array, d: jax.Array | int) -> jax.Array:
+        """Sub-action d where it is likeliest: parameters [K, ...] -> values [...]."""
+        choice = self.space.from_index(jnp.argmax(parameters, axis=0).astype(jnp.float32), d)
+        is_choice = jnp.asarray(self.space.num_choices)[d] > 0
+        return jnp.broadcast_to(jnp.where(is_choice, choice, jnp.clip(parameters[0], -1, 1)), noise.shape)

@@ -1,0 +1,184 @@
+"""D3PG: a deterministic policy that climbs Q by its gradient, for continuous actions (Barth-Maron et al. 2018).
+
+act      pi(s) + Ornstein-Uhlenbeck noise
+Q        follows Peng's Q(lambda) targets that bootstrap with Q(s', pi(s'))
+pi       follows the gradient of Q(s, pi(s)) through the action
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from aql import losses
+from aql.actions import ActionSpace, Discrete
+from aql.agents.base import ActorState, Decision, EnvSpec, Metrics, Mode, Params
+from aql.agents.critic import descend, evaluate, lambda_targets, reduce
+from aql.agents.embedding import embed, observe
+from aql.config import Config
+from aql.errors import UserError
+from aql.experience import Unroll
+from aql.networks import apply, torsos
+from aql.networks.critics import Critic
+from aql.networks.policies import DeterministicPolicy
+
+
+class ActingParams(NamedTuple):
+    """What actors need."""
+
+    policy: Params
+    statistics: torsos.Statistics
+
+
+class Networks(NamedTuple):
+    """What targets follow."""
+
+    critics: tuple[Params, ...]
+    policy: Params
+
+
+class D3PGState(NamedTuple):
+    """What learning changes."""
+
+    params: Networks
+    target: Networks | tuple[()]  # empty without target networks
+    statistics: torsos.Statistics
+    critic_optimiser: optax.OptState
+    policy_optimiser: optax.OptState
+
+
+@dataclasses.dataclass(frozen=True)
+class D3PG:
+    """The agent."""
+
+    config: Config
+    env: EnvSpec
+    space: ActionSpace
+
+    def __post_init__(self) -> None:
+        for d, sub in enumerate(self.space.subactions):
+            if isinstance(sub, Discrete):
+                raise UserError(
+                    f"sub-action {d} is a choice among {sub.n}, and d3pg needs continuous ones only, because it "
+                    "follows the gradient of Q through the action: use the agent `aql`, which needs none"
+                )
+
+    @property
+    def summary(self) -> str:
+        """The policy and the size of its action."""
+        return f"deterministic policy with {self.space.dimensions} continuous sub-actions"
+
+    @property
+    def _critic(self) -> Critic:
+        return Critic(self.config.critic_layers, self.config.layer_norm)
+
+    @property
+    def _policy(self) -> DeterministicPolicy:
+        return DeterministicPolicy(self.space.dimensions, self.config.proposal_layers)
+
+    @property
+    def _critic_optimiser(self) -> optax.GradientTransformation:
+        return optax.adam(self.config.learning_rate)
+
+    @property
+    def _policy_optimiser(self) -> optax.GradientTransformation:
+        return optax.adam(self.config.proposal_learning_rate)
+
+    @property
+    def _has_target(self) -> bool:
+        return self.config.target_ema < 1
+
+    def init(self, key: jax.Array) -> D3PGState:
+        """Fresh parameters and optimisers."""
+        critic_key, policy_key = jax.random.split(key)
+        statistics = torsos.init_statistics(self.env.observation_shape)
+        embedding = embed(self.config, self.env, statistics, jnp.zeros((1, *self.env.observation_shape)))
+        features = self.space.encode(jnp.zeros((1, self.space.dimensions)))
+        critics = tuple(
+            self._critic.init(k, embedding, features) for k in jax.random.split(critic_key, self.config.num_critics)
+        )
+        params = Networks(critics, self._policy.init(policy_key, embedding))
+        return D3PGState(
+            params=params,
+            target=jax.tree.map(jnp.copy, params) if self._has_target else (),
+            statistics=statistics,
+            critic_optimiser=self._critic_optimiser.init(params.critics),
+            policy_optimiser=self._policy_optimiser.init(params.policy),
+        )
+
+    def acting_params(self, state: D3PGState) -> ActingParams:
+        """Policy and observation statistics."""
+        networks = state.target if self.config.act_with_target and state.target else state.params
+        return ActingParams(networks.policy, state.statistics)
+
+    def init_actors(self, index: np.ndarray, total: int) -> ActorState:
+        """Each actor's noise [B, D], 0 at first."""
+        return jnp.zeros((len(index), self.space.dimensions))
+
+    def act(
+        self,
+        params: ActingParams,
+        actor_state: ActorState,
+        key: jax.Array,
+        observation: jax.Array,
+        first: jax.Array,
+        mode: Mode,
+    ) -> tuple[Decision, ActorState]:
+        """The policy's action with the actor's noise, which begins anew with every episode."""
+        noise_key, uniform_key = jax.random.split(key)
+        best = apply(self._policy, params.policy, embed(self.config, self.env, params.statistics, observation))
+        noise = self._next_noise(noise_key, jnp.where(first[:, None], 0, actor_state))
+        uniform = self.space.sample(uniform_key, best.shape[:1])
+        action = {"greedy": best, "random": uniform, "explore": jnp.clip(best + noise, -1, 1)}[mode]
+        return Decision(action, {}), noise
+
+    def _next_noise(self, key: jax.Array, noise: jax.Array) -> jax.Array:
+        """x + theta (0 - x) + sigma N(0, 1): a random walk that is drawn back to 0, so that it keeps its direction."""
+        gaussian = jax.random.normal(key, noise.shape)
+        return (1 - self.config.noise_theta) * noise + self.config.noise_sigma * gaussian
+
+    def update(self, state: D3PGState, key: jax.Array, unrolls: Unroll) -> tuple[D3PGState, Metrics]:
+        """One step for the critics and one for the policy, from unrolls [B, T+1]."""
+        statistics = observe(self.config, self.env, state.statistics, unrolls.observation)
+        embedding = embed(self.config, self.env, statistics, unrolls.observation)  # [B, T+1, E]
+        embedding_tm1, embedding_t = embedding[:, :-1], embedding[:, 1:]
+        params = state.params
+        target = state.target or params
+        evaluated_t = evaluate(self._critic, self.space, target.critics, embedding_t)
+        v_t = reduce(self.config, evaluated_t.values(apply(self._policy, target.policy, embedding_t)))
+        targets = lambda_targets(self.config, unrolls, v_t)
+
+        def critic_loss(critics: tuple[Params, ...]) -> tuple[jax.Array, jax.Array]:
+            q = evaluate(self._critic, self.space, critics, embedding_tm1).values(unrolls.action[:, :-1])
+            return self.config.num_critics * losses.td_loss(q, targets, ~unrolls.first[:, 1:]), q
+
+        def policy_loss(policy: Params) -> tuple[jax.Array, jax.Array]:
+            action = apply(self._policy, policy, embedding_tm1)
+            q = evaluate(self._critic, self.space, params.critics, embedding_tm1).values(action)
+            return losses.deterministic_policy_loss(q), action
+
+        (loss, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(params.critics)
+        critics, critic_optimiser = descend(self._critic_optimiser, gradient, state.critic_optimiser, params.critics)
+        (policy_loss_, action), gradient = jax.value_and_grad(policy_loss, has_aux=True)(params.policy)
+        policy, policy_optimiser = descend(self._policy_optimiser, gradient, state.policy_optimiser, params.policy)
+        new = Networks(critics, policy)
+        return D3PGState(
+            params=new,
+            target=optax.incremental_update(new, target, self.config.target_ema) if self._has_target else (),
+            statistics=statistics,
+            critic_optimiser=critic_optimiser,
+            policy_optimiser=policy_optimiser,
+        ), {
+            "critic_loss": loss,
+            "policy_loss": policy_loss_,
+            "q_mean": jnp.mean(q),
+            "q_max": jnp.max(q),
+            "target_mean": jnp.mean(targets),
+            "saturated_share": jnp.mean(jnp.abs(action) > 0.99),
+        }
+
+
+__all__ = ["D3PG", "ActingParams", "D3PGState"]

@@ -1,0 +1,96 @@
+"""d3pg and impala learn toys whose answers are known, with thresholds that a random policy misses by far."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aql.config import preset
+from aql.envs import toys
+from aql.networks import apply
+from aql.runtime.local import Trainer
+
+SMALL: dict[str, Any] = {
+    "critic_layers": (64, 64),
+    "proposal_layers": (64,),
+    "eval_every": 10**9,
+    "log_every": 10**9,
+    "bins": 9,
+}
+D3PG = SMALL | {
+    "num_critics": 1,
+    "actors": 32,
+    "random_steps": 1000,
+    "replayed_per_new": 3,
+    "replay_capacity": 1000,
+    "updates_per_call": 1,
+    "learning_rate": 3e-3,
+}
+IMPALA = SMALL | {"actors": 32, "unroll_length": 8, "batch_size": 32}
+
+
+def _train(env: str, agent: str, steps: int, **settings: Any) -> Trainer:
+    config = preset("fast", env=env, agent=agent, steps=steps, **settings)
+    make = toys.TOYS[env]
+    trainer = Trainer(config, make(config.actors), make(256))
+    while trainer.actor.steps < steps:
+        trainer.step(_silent)
+    return trainer
+
+
+def _silent(actor_steps: int, **metrics: Any) -> None:
+    """Nobody listens."""
+
+
+def _greedy_return(trainer: Trainer) -> float:
+    return trainer.evaluate(_silent).mean
+
+
+# Bandits earn 1 for the best action only; random policies earn 0.13 (discrete), 0.12 (continuous) and 0.11 (hybrid).
+
+
+def test_d3pg_solves_a_continuous_bandit() -> None:
+    learned = _greedy_return(_train("toy/bandit-continuous", "d3pg", 24_000, gamma=0.0, **D3PG))
+    print(f"d3pg: {learned:.3f}")
+    assert learned > 0.7
+
+
+@pytest.mark.parametrize(
+    ("env", "agent", "threshold"),
+    [("discrete", "impala", 0.5), ("hybrid", "impala", 0.4), ("hybrid", "impala-gaussian", 0.4)],
+)
+def test_impala_solves_bandits(env: str, agent: str, threshold: float) -> None:
+    learned = _greedy_return(_train(f"toy/bandit-{env}", agent, 96_000, gamma=0.0, **IMPALA))
+    print(f"{env} {agent}: {learned:.3f}")
+    assert learned > threshold
+
+
+# Values.
+
+
+def _values(trainer: Trainer, observation: np.ndarray) -> np.ndarray:
+    agent: Any = trainer.agent
+    state: Any = trainer.learner._state
+    statistics = state.params.statistics
+    from aql.agents.embedding import embed
+
+    return np.asarray(apply(agent._value, state.value, embed(agent.config, agent.env, statistics, observation)))
+
+
+def test_impala_walks_the_chain_past_the_bait() -> None:
+    """A random walk arrives after 49 steps on average; a policy that takes the bait earns 0.01 a step, and 1 at most."""
+    trainer = _train("toy/chain", "impala", 64_000, gamma=0.9, **IMPALA)
+    values = _values(trainer, np.eye(8, dtype=np.float32)[:-1])
+    print("chain:", values, _greedy_return(trainer))
+    np.testing.assert_allclose(values, 0.9 ** np.arange(6, -1, -1), atol=0.15)
+    assert _greedy_return(trainer) == 1
+
+
+def test_impala_knows_limits_from_ends() -> None:
+    value = _values(_train("toy/time-limit", "impala", 48_000, gamma=0.9, **IMPALA), np.ones((1, 1), np.float32))
+    print("time limit:", value)
+    np.testing.assert_allclose(value, 10, atol=0.7)  # 1 / (1 - 0.9); 6.5 at most if the limit were an end
+    observation = np.arange(10, dtype=np.float32)[:, None] / 10
+    values = _values(_train("toy/termination", "impala", 48_000, gamma=0.9, **IMPALA), observation)
+    print("termination:", values)
+    np.testing.assert_allclose(values, toys.Termination(1).optimal_value(observation, 0.9), atol=0.7)
