@@ -41,7 +41,10 @@ def _ready(name: str, **settings: Any) -> tuple[Any, Any, Any]:
     return agent, jax.jit(agent.init)(jax.random.key(0)), jax.jit(agent.update)
 
 
-def _act(name: str, count: int, mode: str, actor_state: Any = None, first: Any = None, key: int = 0, **settings: Any) -> Any:
+def _act(
+    name: str, count: int, mode: str, actor_state: Any = None, first: Any = None, key: int = 0, **settings: Any
+) -> Any:
+    """Decisions in `count` states, and what the actors keep."""
     agent, state, _ = _ready(name, **settings)
     actor_state = agent.init_actors(np.arange(count), count) if actor_state is None else actor_state
     first = np.zeros(count, bool) if first is None else first

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aql.agents.embedding import embed
 from aql.config import preset
 from aql.envs import toys
 from aql.networks import apply
@@ -71,14 +72,12 @@ def test_impala_solves_bandits(env: str, agent: str, threshold: float) -> None:
 def _values(trainer: Trainer, observation: np.ndarray) -> np.ndarray:
     agent: Any = trainer.agent
     state: Any = trainer.learner._state
-    statistics = state.params.statistics
-    from aql.agents.embedding import embed
-
-    return np.asarray(apply(agent._value, state.value, embed(agent.config, agent.env, statistics, observation)))
+    embedding = embed(agent.config, agent.env, state.params.statistics, observation)
+    return np.asarray(apply(agent._value, state.value, embedding))
 
 
 def test_impala_walks_the_chain_past_the_bait() -> None:
-    """A random walk arrives after 49 steps on average; a policy that takes the bait earns 0.01 a step, and 1 at most."""
+    """A random walk needs 49 steps on average, and a policy that takes the bait earns 0.01 a step."""
     trainer = _train("toy/chain", "impala", 64_000, gamma=0.9, **IMPALA)
     values = _values(trainer, np.eye(8, dtype=np.float32)[:-1])
     print("chain:", values, _greedy_return(trainer))

@@ -7,9 +7,7 @@ from aql.config import Config
 from aql.networks import torsos
 
 
-def observe(
-    config: Config, env: EnvSpec, statistics: torsos.Statistics, observation: jax.Array
-) -> torsos.Statistics:
+def observe(config: Config, env: EnvSpec, statistics: torsos.Statistics, observation: jax.Array) -> torsos.Statistics:
     """The statistics with observations [..., *observation_shape] counted in, if they are used."""
     if not config.normalise_observations:
         return statistics
