@@ -12,6 +12,7 @@ from aql import agents
 from aql.actions import ActionSpace, Discrete, Interval
 from aql.agents.base import EnvSpec
 from aql.config import Config
+from aql.envs.base import TimeStep, no_masks
 from aql.experience import Unroll
 from aql.networks import apply
 from aql.runtime.actor import jit_act
@@ -50,7 +51,9 @@ def _act(
     first = np.zeros(count, bool) if first is None else first
     observation = np.random.default_rng(0).normal(size=(count, *OBSERVATION)).astype(np.float32)
     params = agent.acting_params(state)
-    return jit_act(agent)(params, actor_state, jax.random.key(key), np.uint32(0), observation, first, mode=mode)
+    zeros = np.zeros(count, np.float32)
+    now = TimeStep(observation, zeros, zeros, first, np.zeros(count, bool), no_masks(count))
+    return jit_act(agent)(params, actor_state, jax.random.key(key), np.uint32(0), now, mode=mode)
 
 
 def _unrolls(name: str, first: list[bool], discount: list[float] | None = None, **settings: Any) -> Unroll:
@@ -65,6 +68,7 @@ def _unrolls(name: str, first: list[bool], discount: list[float] | None = None, 
         reward=rng.normal(size=shape).astype(np.float32),
         discount=np.broadcast_to(np.array(discount or [1] * len(first), np.float32), shape).copy(),
         first=np.broadcast_to(first, shape).copy(),
+        mask=np.ones((*shape, 0), bool),
         extras=extras,
     )
 

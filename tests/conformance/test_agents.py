@@ -14,6 +14,7 @@ from aql.actions import ActionSpace, Discrete, Interval
 from aql.agents.base import EnvSpec
 from aql.agents.critic import reduce
 from aql.config import Config
+from aql.envs.base import TimeStep, no_masks
 from aql.errors import UserError
 from aql.experience import Unroll
 from aql.runtime import checkpoint
@@ -86,6 +87,12 @@ def _observation(seed: int, *leading: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(*leading, *OBSERVATION)).astype(np.float32)
 
 
+def _now(observation: Any) -> TimeStep:
+    """What environments in the middle of their episodes show."""
+    zeros, no = np.zeros(len(observation), np.float32), np.zeros(len(observation), bool)
+    return TimeStep(observation, zeros, zeros + 1, no, no, no_masks(len(observation)))
+
+
 def _unrolls(agent: Any, seed: int, *leading: int) -> Unroll:
     """Unrolls [*leading, B, T+1] with a reset somewhere."""
     rng = np.random.default_rng(seed)
@@ -105,18 +112,18 @@ def _unrolls(agent: Any, seed: int, *leading: int) -> Unroll:
         "log_prob": -rng.random(shape).astype(np.float32),
     }
     wanted = {name: extras[name] for name in _extras(agent)}
-    return Unroll(_observation(seed, *shape), actions[0], reward, discount, first, wanted)
+    return Unroll(_observation(seed, *shape), actions[0], reward, discount, first, np.ones((*shape, 0), bool), wanted)
 
 
 def _extras(agent: Any) -> list[str]:
     """What the agent wants back from its decisions."""
 
-    def act(state: Any, key: Any, observation: Any) -> Any:
+    def act(state: Any, key: Any, now: Any) -> Any:
         params, actor_state = agent.acting_params(state), agent.init_actors(np.arange(B), B)
-        return agent.act(params, actor_state, key, observation, jnp.zeros(B, bool), "explore")[0].extras
+        return agent.act(params, actor_state, key, now, "explore")[0].extras
 
     key = jax.random.key(0)
-    return list(jax.eval_shape(act, jax.eval_shape(agent.init, key), key, _observation(0, B)))
+    return list(jax.eval_shape(act, jax.eval_shape(agent.init, key), key, _now(_observation(0, B))))
 
 
 def _any_state(agent: Any) -> Any:
@@ -135,8 +142,8 @@ def _case(name: str, space: str, variant: str = "one critic") -> Case:
 
     @jax.jit
     def act(params: Any, key: Any, observation: Any) -> Any:
-        actor_state, first = agent.init_actors(np.arange(B), B), jnp.zeros(B, bool)
-        return {mode: agent.act(params, actor_state, key, observation, first, mode)[0] for mode in MODES}
+        actor_state = agent.init_actors(np.arange(B), B)
+        return {mode: agent.act(params, actor_state, key, _now(observation), mode)[0] for mode in MODES}
 
     before, update = _any_state(agent), _jit_updates(agent)
     state, metrics = update(jax.tree.map(jnp.copy, before), jax.random.key(1), np.uint32(0), _unrolls(agent, 0, 3))
@@ -284,8 +291,7 @@ def test_one_compilation_per_function(name: str) -> None:
                 actor_state,
                 jax.random.PRNGKey(0),
                 np.uint32(seed),
-                _observation(seed, B),
-                np.zeros(B, bool),
+                _now(_observation(seed, B)),
                 mode=mode,
             )
         state, _ = case.update(state, jax.random.key(seed), np.uint32(seed), _unrolls(case.agent, seed, 3))
@@ -425,8 +431,7 @@ def _explore(states: int, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
         agent.init_actors(np.arange(states), states),
         jax.random.key(1),
         np.uint32(0),
-        _observation(0, states),
-        np.zeros(states, bool),
+        _now(_observation(0, states)),
         mode="explore",
     )
     return np.asarray(decision.action), np.asarray(decision.extras["best_action"])

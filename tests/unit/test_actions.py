@@ -252,7 +252,9 @@ def test_set_feature_in_numbers() -> None:
 
 
 def test_uniform_log_prob_in_numbers() -> None:
-    assert ActionSpace((Discrete(4), Discrete(2))).uniform_log_prob == pytest.approx(-np.log(8))
+    assert ActionSpace((Discrete(4), Discrete(2))).uniform_log_prob() == pytest.approx(-np.log(8))
     # A continuous sub-action is scaled to [-1, 1], whatever its bounds: density 1/2.
     space = ActionSpace((Discrete(3), Interval(-7, 9), Interval(0, 1, bins=5)))
-    assert space.uniform_log_prob == pytest.approx(-np.log(3 * 2 * 5))
+    np.testing.assert_allclose(space.uniform_log_prob((2,)), [-np.log(3 * 2 * 5)] * 2, rtol=1e-6)
+    allowed = space.allowed(jnp.array([[True, True, True], [False, True, False]]))
+    np.testing.assert_allclose(space.uniform_log_prob((2,), allowed), [-np.log(3 * 2 * 5), -np.log(2 * 5)], rtol=1e-6)

@@ -19,6 +19,7 @@ from aql.agents.base import ActorState, Decision, EnvSpec, Metrics, Mode, Params
 from aql.agents.critic import descend, evaluate, lambda_targets, reduce
 from aql.agents.embedding import embed, observe
 from aql.config import Config
+from aql.envs.base import TimeStep
 from aql.errors import UserError
 from aql.experience import Unroll
 from aql.networks import apply, torsos
@@ -123,14 +124,13 @@ class D3PG:
         params: ActingParams,
         actor_state: ActorState,
         key: jax.Array,
-        observation: jax.Array,
-        first: jax.Array,
+        now: TimeStep,
         mode: Mode,
     ) -> tuple[Decision, ActorState]:
         """The policy's action with the actor's noise, which begins anew with every episode."""
         noise_key, uniform_key = jax.random.split(key)
-        best = apply(self._policy, params.policy, embed(self.config, self.env, params.statistics, observation))
-        noise = self._next_noise(noise_key, jnp.where(first[:, None], 0, actor_state))
+        best = apply(self._policy, params.policy, embed(self.config, self.env, params.statistics, now.observation))
+        noise = self._next_noise(noise_key, jnp.where(now.first[:, None], 0, actor_state))
         uniform = self.space.sample(uniform_key, best.shape[:1])
         action = {"greedy": best, "random": uniform, "explore": jnp.clip(best + noise, -1, 1)}[mode]
         return Decision(action, {}), noise

@@ -19,6 +19,7 @@ from aql.agents.base import ActorState, Decision, EnvSpec, Metrics, Mode, Params
 from aql.agents.critic import descend, lambdas
 from aql.agents.embedding import embed, observe
 from aql.config import Config
+from aql.envs.base import TimeStep
 from aql.experience import Unroll
 from aql.networks import apply, torsos
 from aql.networks.critics import Value
@@ -95,33 +96,35 @@ class Impala:
         params: ActingParams,
         actor_state: ActorState,
         key: jax.Array,
-        observation: jax.Array,
-        first: jax.Array,
+        now: TimeStep,
         mode: Mode,
     ) -> tuple[Decision, ActorState]:
         """A sample of the policy, or its mode if greedy; the learner wants to know how likely it was."""
-        embedding = embed(self.config, self.env, params.statistics, observation)
+        embedding = embed(self.config, self.env, params.statistics, now.observation)
+        allowed = self.space.allowed(now.mask)
         if mode == "random":
-            action = self.space.sample(key, embedding.shape[:1])
-            log_prob = jnp.full(len(action), self.space.uniform_log_prob)
+            action = self.space.sample(key, (len(embedding), 1), allowed)[:, 0]
+            log_prob = self.space.uniform_log_prob(action.shape[:1], allowed)
         else:
             if mode == "greedy":
-                action = apply(self.policy, params.policy, embedding, method="mode")
+                action = apply(self.policy, params.policy, embedding, allowed, method="mode")
             else:
-                action = apply(self.policy, params.policy, embedding, key, 1, method="sample")[:, 0]
-            log_prob = apply(self.policy, params.policy, embedding, action, method="likelihood").log_prob
+                action = apply(self.policy, params.policy, embedding, key, 1, allowed, method="sample")[:, 0]
+            log_prob = apply(self.policy, params.policy, embedding, action, allowed, method="likelihood").log_prob
         return Decision(action, {"log_prob": log_prob}), actor_state
 
     def update(self, state: ImpalaState, key: jax.Array, unrolls: Unroll) -> tuple[ImpalaState, Metrics]:
         """One step for the value and one for the policy, from unrolls [B, T+1]."""
         # Ratios compare the policy with what the actors had, so the statistics that it sees are theirs, too.
         embedding = embed(self.config, self.env, state.params.statistics, unrolls.observation)  # [B, T+1, E]
-        mask = ~unrolls.first[:, 1:]
+        embedding_tm1, action_tm1 = embedding[:, :-1], unrolls.action[:, :-1]
+        allowed_tm1 = self.space.allowed(unrolls.mask[:, :-1])
+        is_transition = ~unrolls.first[:, 1:]
 
         def loss(params: tuple[Params, Params]) -> tuple[jax.Array, Metrics]:
             policy, value = params
             v = apply(self._value, value, embedding)
-            likelihood = apply(self.policy, policy, embedding[:, :-1], unrolls.action[:, :-1], method="likelihood")
+            likelihood = apply(self.policy, policy, embedding_tm1, action_tm1, allowed_tm1, method="likelihood")
             rho = jnp.exp(likelihood.log_prob - unrolls.extras["log_prob"][:, :-1])
             vtrace = jax.vmap(returns.vtrace)(
                 v[:, :-1],
@@ -131,16 +134,16 @@ class Impala:
                 rho,
                 lambdas(self.config, unrolls),
             )
-            value_loss = losses.td_loss(v[:, :-1], vtrace.target_tm1, mask)
+            value_loss = losses.td_loss(v[:, :-1], vtrace.target_tm1, is_transition)
             policy_loss = losses.policy_gradient_loss(
-                likelihood.log_prob, vtrace.advantage_tm1, likelihood.entropy, mask, self.config.entropy_weight
+                likelihood.log_prob, vtrace.advantage_tm1, likelihood.entropy, is_transition, self.config.entropy_weight
             )
             return policy_loss + value_loss, {
                 "value_loss": value_loss,
                 "policy_loss": policy_loss,
-                "policy_entropy": losses.masked_mean(likelihood.entropy, mask),
+                "policy_entropy": losses.masked_mean(likelihood.entropy, is_transition),
                 "value_mean": jnp.mean(v),
-                "ratio_mean": losses.masked_mean(rho, mask),
+                "ratio_mean": losses.masked_mean(rho, is_transition),
             }
 
         (policy_gradient, value_gradient), metrics = jax.grad(loss, has_aux=True)((state.params.policy, state.value))
