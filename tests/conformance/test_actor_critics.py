@@ -43,7 +43,14 @@ def _ready(name: str, **settings: Any) -> tuple[Any, Any, Any]:
 
 
 def _act(
-    name: str, count: int, mode: str, actor_state: Any = None, first: Any = None, key: int = 0, **settings: Any
+    name: str,
+    count: int,
+    mode: str,
+    actor_state: Any = None,
+    first: Any = None,
+    key: int = 0,
+    mask: Any = None,
+    **settings: Any,
 ) -> Any:
     """Decisions in `count` states, and what the actors keep."""
     agent, state, _ = _ready(name, **settings)
@@ -52,7 +59,7 @@ def _act(
     observation = np.random.default_rng(0).normal(size=(count, *OBSERVATION)).astype(np.float32)
     params = agent.acting_params(state)
     zeros = np.zeros(count, np.float32)
-    now = TimeStep(observation, zeros, zeros, first, np.zeros(count, bool), no_masks(count))
+    now = TimeStep(observation, zeros, zeros, first, np.zeros(count, bool), no_masks(count) if mask is None else mask)
     return jit_act(agent)(params, actor_state, jax.random.key(key), np.uint32(0), now, mode=mode)
 
 
@@ -64,7 +71,7 @@ def _unrolls(name: str, first: list[bool], discount: list[float] | None = None, 
     extras = {} if name == "d3pg" else {"log_prob": rng.uniform(-3, -1, shape).astype(np.float32)}
     return Unroll(
         observation=rng.normal(size=(*shape, *OBSERVATION)).astype(np.float32),
-        action=np.asarray(agent.space.sample(jax.random.key(1), shape)),
+        action=np.array(agent.space.sample(jax.random.key(1), shape)),
         reward=rng.normal(size=shape).astype(np.float32),
         discount=np.broadcast_to(np.array(discount or [1] * len(first), np.float32), shape).copy(),
         first=np.broadcast_to(first, shape).copy(),
@@ -221,6 +228,32 @@ def test_actions_go_with_their_likelihood(name: str) -> None:
     # 3 choices; a bin in five, or a density of 1/2, for each interval.
     uniform = -np.log(3 * 5 * 5) if name == "impala" else -np.log(3 * 2 * 2)
     np.testing.assert_allclose(decision.extras["log_prob"], uniform, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["impala", "impala-gaussian"])
+def test_masks_are_kept_and_counted(name: str) -> None:
+    count = 300
+    mask = np.tile(np.array([[1, 1, 0], [0, 0, 1], [1, 0, 1]], bool), (count // 3, 1))
+    for mode in ("explore", "greedy", "random"):
+        decision, _ = _act(name, count, mode, mask=mask)
+        choice = np.asarray(decision.action)[:, 0].astype(int)
+        assert mask[np.arange(count), choice].all()
+        assert set(choice[mask.sum(axis=1) == 2]) == {0, 1, 2}
+    # Of two choices, each is drawn with 1/2; the only one with certainty.
+    others = np.log(25) if name == "impala" else np.log(4)
+    expected = -np.log(mask.sum(axis=1)) - others
+    np.testing.assert_allclose(decision.extras["log_prob"], expected, rtol=1e-5)
+    # The learner's ratios know the mask, too: on-policy they are 1.
+    agent, state, update = _ready(name)
+    unrolls = _unrolls(name, [False] * 5)
+    unrolls = unrolls._replace(mask=np.broadcast_to([True, False, True], (2, 5, 3)))
+    unrolls.action[:, :, 0] = np.where(unrolls.action[:, :, 0] == 1, 0, unrolls.action[:, :, 0])
+    allowed = agent.space.allowed(unrolls.mask)
+    likelihood = apply(
+        agent.policy, state.params.policy, unrolls.observation, unrolls.action, allowed, method="likelihood"
+    )
+    unrolls = unrolls._replace(extras={"log_prob": np.asarray(likelihood.log_prob)})
+    assert update(state, jax.random.key(0), unrolls)[1]["ratio_mean"] == pytest.approx(1, abs=1e-5)
 
 
 def test_greedy_actions_are_the_mode() -> None:
