@@ -52,6 +52,10 @@ class Config:
     # Actions and observations.
     bins: int = _field(5, "values that a continuous sub-action is discretised into")
     interval_encoding: Literal["value", "one-hot"] = _field("value", "how a discretised sub-action enters a network")
+    image_torso: Literal["small", "resnet"] = _field("small", "network for images: patches, or the paper's ResNet")
+    embedding_size: int = _field(256, "units of the layer after the network for images")
+    memory_size: int = _field(0, "units of an LSTM between observation and networks; 0 is none")
+    see_last_action: bool = _field(False, "the last action and reward are inputs, too")
     normalise_observations: bool = _field(True, "scale observations by their running mean and deviation")
 
     # Networks.
@@ -93,11 +97,18 @@ class Config:
                 self._require(name, getattr(self, name) in choices, " or ".join(choices))
         at_least_one = [
             *("steps", "actors", "bins", "batch_size", "updates_per_call", "unroll_length", "replay_capacity"),
-            *("num_proposal", "learner_num_proposal", "num_critics", "cem_iterations", "cem_samples", "cem_elites"),
-            *("eval_every", "eval_episodes", "checkpoint_every", "log_every"),
+            *(
+                "num_proposal",
+                "learner_num_proposal",
+                "num_critics",
+                "cem_iterations",
+                "cem_samples",
+                "cem_elites",
+            ),
+            *("embedding_size", "eval_every", "eval_episodes", "checkpoint_every", "log_every"),
         ]
         not_negative = [
-            *("seed", "random_steps", "num_uniform", "learner_num_uniform"),
+            *("seed", "random_steps", "num_uniform", "learner_num_uniform", "memory_size"),
             *("replayed_per_new", "entropy_weight"),
         ]
         for name in at_least_one:

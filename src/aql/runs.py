@@ -66,7 +66,7 @@ def restore(run: Path) -> Restored:
     config = read_config(run)
     arrays, meta = checkpoint.load_latest(run, groups=("agent",))  # the replay can be gigabytes
     env = envs.make(config.env, 1)
-    agent = agents.make(config, EnvSpec(env.observation_shape, env.action_space))
+    agent = agents.make(config, EnvSpec.of(env))
     env.close()
     learner = Learner(agent, config)
     learner.set_state(arrays["agent"], meta["learner"])

@@ -318,12 +318,12 @@ def test_critics_and_proposal_do_not_touch_each_other(name: str) -> None:
     assert _equal(
         plain._replace(params=None, search_optimiser=None), other._replace(params=None, search_optimiser=None)
     )
-    assert _equal(plain.params.critics, other.params.critics)
+    assert _equal(plain.params.network.critics, other.params.network.critics)
     assert _equal(plain.params.statistics, other.params.statistics)
     assert not _equal(plain.params.search, other.params.search)
     # What the critics descend changes the critics alone.
     other = _one_update(name, reward_scale=100)
-    assert not _equal(plain.params.critics, other.params.critics)
+    assert not _equal(plain.params.network.critics, other.params.network.critics)
     assert _equal(plain.params.search, other.params.search)
     assert _equal(plain.search_optimiser, other.search_optimiser)
 
@@ -331,11 +331,13 @@ def test_critics_and_proposal_do_not_touch_each_other(name: str) -> None:
 def test_the_target_follows_slowly() -> None:
     agent, _ = _make("exact", "single", target_ema=0.25)
     before = jax.jit(agent.init)(jax.random.key(0))
-    assert _equal(before.target_critics, before.params.critics)
+    assert _equal(before.target.critics, before.params.network.critics)
     unrolls = jax.tree.map(lambda leaf: leaf[0], _unrolls(agent, 0, 1))
     after, _ = jax.jit(agent.update)(before, jax.random.key(1), unrolls)
-    expected = jax.tree.map(lambda new, old: 0.25 * new + 0.75 * old, after.params.critics, before.target_critics)
-    for ours, theirs in zip(jax.tree.leaves(after.target_critics), jax.tree.leaves(expected), strict=True):
+    expected = jax.tree.map(
+        lambda new, old: 0.25 * new + 0.75 * old, after.params.network.critics, before.target.critics
+    )
+    for ours, theirs in zip(jax.tree.leaves(after.target.critics), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
 
 
@@ -343,9 +345,9 @@ def test_actors_can_use_the_target() -> None:
     case = _case("exact", "single")
     plain, _ = _make("exact", "single", act_with_target=False)
     targeting, _ = _make("exact", "single", act_with_target=True)
-    assert not _equal(case.after.target_critics, case.after.params.critics)
-    assert _equal(plain.acting_params(case.after).critics, case.after.params.critics)
-    assert _equal(targeting.acting_params(case.after).critics, case.after.target_critics)
+    assert not _equal(case.after.target.critics, case.after.params.network.critics)
+    assert _equal(plain.acting_params(case.after).network.critics, case.after.params.network.critics)
+    assert _equal(targeting.acting_params(case.after).network.critics, case.after.target.critics)
     without, _ = _make("exact", "single", act_with_target=True, target_ema=1.0)
     state = _any_state(without)
     assert _equal(without.acting_params(state), state.params)
@@ -415,12 +417,12 @@ def test_unknown_agents_are_refused_with_near_names() -> None:
 )
 def test_epsilons_in_numbers(settings: Any, total: int, expected: Any) -> None:
     agent, _ = _make("exact", "single", **settings)
-    np.testing.assert_allclose(agent.init_actors(np.arange(total), total), expected, rtol=1e-5)
+    np.testing.assert_allclose(agent.init_actors(np.arange(total), total).epsilon, expected, rtol=1e-5)
 
 
 def test_epsilon_belongs_to_the_place_among_all_actors() -> None:
     agent, _ = _make("exact", "single", epsilon_low=0.02, epsilon_high=0.32)
-    np.testing.assert_allclose(agent.init_actors(np.arange(2, 4), 5), [0.08, 0.16], rtol=1e-5)
+    np.testing.assert_allclose(agent.init_actors(np.arange(2, 4), 5).epsilon, [0.08, 0.16], rtol=1e-5)
 
 
 def _explore(states: int, **settings: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -248,7 +248,7 @@ def test_the_loss_in_numbers() -> None:
     """One critic, stored a*: the loss is that of targets computed here, in plain Python."""
     agent, state, _ = _q_learning()
     unrolls = _unrolls([False, False, False, True, False], discount=[1, 1, 1, 1, 0])
-    (critic,) = state.params.critics
+    (critic,) = state.params.network.critics
 
     def q(observation: Any, action: Any) -> float:
         features = np.eye(3, dtype=np.float32)[int(action)]

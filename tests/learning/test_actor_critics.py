@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aql.agents.embedding import embed
 from aql.config import preset
 from aql.envs import toys
+from aql.experience import Unroll
 from aql.networks import apply
 from aql.runtime.local import Trainer
 
@@ -72,7 +72,8 @@ def test_impala_solves_bandits(env: str, agent: str, threshold: float) -> None:
 def _values(trainer: Trainer, observation: np.ndarray) -> np.ndarray:
     agent: Any = trainer.agent
     state: Any = trainer.learner._state
-    embedding = embed(agent.config, agent.env, state.params.statistics, observation)
+    seen = Unroll(observation[:, None], None, np.zeros((len(observation), 1)), None, None, None, {})
+    embedding = agent._embedding.learn(state.params.torso, state.params.statistics, seen)[:, 0]
     return np.asarray(apply(agent._value, state.value, embedding))
 
 

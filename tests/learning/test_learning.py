@@ -10,6 +10,7 @@ import pytest
 from aql.actions import ActionSpace, Discrete, Interval
 from aql.config import Config
 from aql.envs import toys
+from aql.experience import Unroll
 from aql.runtime.local import Trainer
 
 SMALL: dict[str, Any] = {
@@ -56,8 +57,9 @@ def _q(trainer: Trainer, observation: np.ndarray, action: np.ndarray) -> np.ndar
     """Q of actions [B, D] in observations [B, ...]."""
     agent: Any = trainer.agent
     params = trainer.learner.params
-    embedding = agent._embed(params.statistics, jnp.asarray(observation, jnp.float32))
-    values = agent._evaluate(params.critics, embedding).values(jnp.asarray(action, jnp.float32))
+    seen = Unroll(observation[:, None], None, np.zeros((len(observation), 1)), None, None, None, {})
+    embedding = agent._embedding.learn(params.network.torso, params.statistics, seen)[:, 0]
+    values = agent._evaluate(params.network.critics, embedding).values(jnp.asarray(action, jnp.float32))
     return np.asarray(values[0])
 
 
@@ -178,3 +180,32 @@ def test_choices_of_one_action_have_nothing_to_learn_but_values() -> None:
 
     trainer = _train(make, "aql", 3000, gamma=0.0, actors=16)
     assert _greedy_return(trainer) == 1
+
+
+# Seeing and remembering.
+
+
+@pytest.mark.parametrize(("memory_size", "low", "high"), [(16, 0.95, 1.0), (0, 0.4, 0.6)])
+def test_only_a_memory_can_recall(memory_size: int, low: float, high: float) -> None:
+    """A cue is to be told four steps later; without a memory, nothing beats chance."""
+    trainer = _train(
+        toys.TOYS["toy/recall"],
+        "aql",
+        steps=24_000,
+        memory_size=memory_size,
+        unroll_length=6,
+        replayed_per_new=3,
+        batch_size=32,
+        gamma=0.9,
+        learning_rate=3e-3,
+    )
+    learned = _greedy_return(trainer)
+    print(f"recall with memory {memory_size}: {learned:.3f}")
+    assert low <= learned <= high
+
+
+def test_pictures() -> None:
+    trainer = _train(toys.TOYS["toy/spot"], "aql", steps=24_000, gamma=0.0, embedding_size=32)
+    learned = _greedy_return(trainer)
+    print(f"spot: {learned:.3f}")
+    assert learned > 0.95  # 0.25 by chance

@@ -229,10 +229,10 @@ def test_the_bootstrap_is_the_best_of_what_is_allowed() -> None:
     config = Config(agent="exact", num_critics=1, normalise_observations=False, critic_layers=(4,))
     agent: Any = agents.make(config, EnvSpec((1,), space))
     state = jax.tree.map(jnp.zeros_like, agent.init(jax.random.key(0)))
-    critic = state.params.critics[0]["params"]
+    critic = state.params.network.critics[0]["params"]
     critic["action_tower"]["kernel"] = jnp.eye(3, 4) * jnp.array([1.0, 2.0, 100.0, 0.0])
     critic["output"]["kernel"] = jnp.ones((4, 1))
-    state = state._replace(target_critics=state.params.critics)
+    state = state._replace(target=state.params.network)
     shape = (1, 2)
     unroll = Unroll(
         observation=np.zeros((*shape, 1), np.float32),

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from aql.actions import ActionSpace
-from aql.envs.base import TimeStep
+from aql.envs.base import TimeStep, VectorEnv
 from aql.experience import Unroll
 
 Params = Any
@@ -21,6 +21,12 @@ class EnvSpec(NamedTuple):
 
     observation_shape: tuple[int, ...]
     action_space: ActionSpace
+    observation_dtype: np.dtype = np.dtype(np.float32)
+
+    @classmethod
+    def of(cls, env: VectorEnv) -> "EnvSpec":
+        """Read off the environment."""
+        return cls(env.observation_shape, env.action_space, np.dtype(env.observation_dtype))
 
 
 class Decision(NamedTuple):

@@ -17,7 +17,7 @@ from aql import losses
 from aql.actions import ActionSpace, Discrete
 from aql.agents.base import ActorState, Decision, EnvSpec, Metrics, Mode, Params
 from aql.agents.critic import descend, evaluate, lambda_targets, reduce
-from aql.agents.embedding import embed, observe
+from aql.agents.embedding import Embedding
 from aql.config import Config
 from aql.envs.base import TimeStep
 from aql.errors import UserError
@@ -30,6 +30,7 @@ from aql.networks.policies import DeterministicPolicy
 class ActingParams(NamedTuple):
     """What actors need."""
 
+    torso: Params
     policy: Params
     statistics: torsos.Statistics
 
@@ -37,8 +38,16 @@ class ActingParams(NamedTuple):
 class Networks(NamedTuple):
     """What targets follow."""
 
+    torso: Params
     critics: tuple[Params, ...]
     policy: Params
+
+
+class ActorMemory(NamedTuple):
+    """What each actor keeps from step to step."""
+
+    noise: jax.Array  # [B, D]
+    memory: jax.Array  # [B, S] see `Embedding`
 
 
 class D3PGState(NamedTuple):
@@ -73,6 +82,10 @@ class D3PG:
         return f"deterministic policy with {self.space.dimensions} continuous sub-actions"
 
     @property
+    def _embedding(self) -> Embedding:
+        return Embedding(self.config, self.env, self.space)
+
+    @property
     def _critic(self) -> Critic:
         return Critic(self.config.critic_layers, self.config.layer_norm)
 
@@ -95,29 +108,30 @@ class D3PG:
     def init(self, key: jax.Array) -> D3PGState:
         """Fresh parameters and optimisers."""
         critic_key, policy_key = jax.random.split(key)
-        statistics = torsos.init_statistics(self.env.observation_shape)
-        embedding = embed(self.config, self.env, statistics, jnp.zeros((1, *self.env.observation_shape)))
+        torso = self._embedding.init(jax.random.fold_in(key, 2))
+        embedding = self._embedding.example(torso)
         features = self.space.encode(jnp.zeros((1, self.space.dimensions)))
         critics = tuple(
             self._critic.init(k, embedding, features) for k in jax.random.split(critic_key, self.config.num_critics)
         )
-        params = Networks(critics, self._policy.init(policy_key, embedding))
+        params = Networks(torso, critics, self._policy.init(policy_key, embedding))
         return D3PGState(
             params=params,
             target=jax.tree.map(jnp.copy, params) if self._has_target else (),
-            statistics=statistics,
-            critic_optimiser=self._critic_optimiser.init(params.critics),
+            statistics=self._embedding.init_statistics(),
+            critic_optimiser=self._critic_optimiser.init((torso, critics)),
             policy_optimiser=self._policy_optimiser.init(params.policy),
         )
 
     def acting_params(self, state: D3PGState) -> ActingParams:
-        """Policy and observation statistics."""
+        """Torso, policy and observation statistics."""
         networks = state.target if self.config.act_with_target and state.target else state.params
-        return ActingParams(networks.policy, state.statistics)
+        return ActingParams(networks.torso, networks.policy, state.statistics)
 
     def init_actors(self, index: np.ndarray, total: int) -> ActorState:
-        """Each actor's noise [B, D], 0 at first."""
-        return jnp.zeros((len(index), self.space.dimensions))
+        """No noise and no memory at first."""
+        noise = jnp.zeros((len(index), self.space.dimensions))
+        return ActorMemory(noise, self._embedding.init_memory(len(index)))
 
     def act(
         self,
@@ -129,11 +143,13 @@ class D3PG:
     ) -> tuple[Decision, ActorState]:
         """The policy's action with the actor's noise, which begins anew with every episode."""
         noise_key, uniform_key = jax.random.split(key)
-        best = apply(self._policy, params.policy, embed(self.config, self.env, params.statistics, now.observation))
-        noise = self._next_noise(noise_key, jnp.where(now.first[:, None], 0, actor_state))
+        embedding, memory = self._embedding.act(params.torso, params.statistics, now, actor_state.memory)
+        best = apply(self._policy, params.policy, embedding)
+        noise = self._next_noise(noise_key, jnp.where(now.first[:, None], 0, actor_state.noise))
         uniform = self.space.sample(uniform_key, best.shape[:1])
         action = {"greedy": best, "random": uniform, "explore": jnp.clip(best + noise, -1, 1)}[mode]
-        return Decision(action, {}), noise
+        extras = self._embedding.extras(actor_state.memory)
+        return Decision(action, extras), ActorMemory(noise, self._embedding.remember(memory, action))
 
     def _next_noise(self, key: jax.Array, noise: jax.Array) -> jax.Array:
         """x + theta (0 - x) + sigma N(0, 1): a random walk that is drawn back to 0, so that it keeps its direction."""
@@ -142,17 +158,21 @@ class D3PG:
 
     def update(self, state: D3PGState, key: jax.Array, unrolls: Unroll) -> tuple[D3PGState, Metrics]:
         """One step for the critics and one for the policy, from unrolls [B, T+1]."""
-        statistics = observe(self.config, self.env, state.statistics, unrolls.observation)
-        embedding = embed(self.config, self.env, statistics, unrolls.observation)  # [B, T+1, E]
-        embedding_tm1, embedding_t = embedding[:, :-1], embedding[:, 1:]
         params = state.params
         target = state.target or params
+        statistics = self._embedding.observe(state.statistics, unrolls.observation)
+
+        def embed(torso: Params) -> jax.Array:
+            return self._embedding.learn(torso, statistics, unrolls)  # [B, T+1, E]
+
+        embedding_tm1, to_torso = jax.vjp(lambda torso: embed(torso)[:, :-1], params.torso)
+        embedding_t = embed(target.torso)[:, 1:]
         evaluated_t = evaluate(self._critic, self.space, target.critics, embedding_t)
         v_t = reduce(self.config, evaluated_t.values(apply(self._policy, target.policy, embedding_t)))
         targets = lambda_targets(self.config, unrolls, v_t)
 
-        def critic_loss(critics: tuple[Params, ...]) -> tuple[jax.Array, jax.Array]:
-            q = evaluate(self._critic, self.space, critics, embedding_tm1).values(unrolls.action[:, :-1])
+        def critic_loss(critics: tuple[Params, ...], embedding: jax.Array) -> tuple[jax.Array, jax.Array]:
+            q = evaluate(self._critic, self.space, critics, embedding).values(unrolls.action[:, :-1])
             return self.config.num_critics * losses.td_loss(q, targets, ~unrolls.first[:, 1:]), q
 
         def policy_loss(policy: Params) -> tuple[jax.Array, jax.Array]:
@@ -160,11 +180,17 @@ class D3PG:
             q = evaluate(self._critic, self.space, params.critics, embedding_tm1).values(action)
             return losses.deterministic_policy_loss(q), action
 
-        (loss, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(params.critics)
-        critics, critic_optimiser = descend(self._critic_optimiser, gradient, state.critic_optimiser, params.critics)
+        differentiate = jax.value_and_grad(critic_loss, argnums=(0, 1), has_aux=True)
+        (loss, q), (critic_gradient, embedding_gradient) = differentiate(params.critics, embedding_tm1)
+        (torso, critics), critic_optimiser = descend(
+            self._critic_optimiser,
+            (*to_torso(embedding_gradient), critic_gradient),
+            state.critic_optimiser,
+            (params.torso, params.critics),
+        )
         (policy_loss_, action), gradient = jax.value_and_grad(policy_loss, has_aux=True)(params.policy)
         policy, policy_optimiser = descend(self._policy_optimiser, gradient, state.policy_optimiser, params.policy)
-        new = Networks(critics, policy)
+        new = Networks(torso, critics, policy)
         return D3PGState(
             params=new,
             target=optax.incremental_update(new, target, self.config.target_ema) if self._has_target else (),

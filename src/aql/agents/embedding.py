@@ -1,22 +1,137 @@
-"""From observations to the state embedding that an agent's networks share: the identity, normalised if wished."""
+"""From what actors see to the state embedding that an agent's networks share.
+
+Vectors are normalised, images go through a network, and whoever wants to remember gets an LSTM, which may also hear
+of the last action and reward. On the Control Suite it is the identity, as in the paper.
+"""
+
+import dataclasses
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
-from aql.agents.base import EnvSpec
+from aql.actions import ActionSpace
+from aql.agents.base import EnvSpec, Params
 from aql.config import Config
-from aql.networks import torsos
+from aql.envs.base import TimeStep
+from aql.experience import Unroll
+from aql.networks import apply, pixels, torsos
+
+MEMORY = "memory"  # the name among the extras of an unroll
+IMAGES = {"small": pixels.Patches, "resnet": pixels.ResNet}
 
 
-def observe(config: Config, env: EnvSpec, statistics: torsos.Statistics, observation: jax.Array) -> torsos.Statistics:
-    """The statistics with observations [..., *observation_shape] counted in, if they are used."""
-    if not config.normalise_observations:
-        return statistics
-    return torsos.update_statistics(statistics, observation.reshape(-1, *env.observation_shape))
+@dataclasses.dataclass(frozen=True)
+class Embedding:
+    """What the agent's networks see. An actor's memory is one vector: the LSTM's state and the last action."""
 
+    config: Config
+    env: EnvSpec
+    space: ActionSpace
 
-def embed(config: Config, env: EnvSpec, statistics: torsos.Statistics, observation: jax.Array) -> jax.Array:
-    """[..., *observation_shape] -> [..., E]."""
-    if config.normalise_observations:
-        observation = torsos.normalise(statistics, observation)
-    leading = observation.shape[: observation.ndim - len(env.observation_shape)]
-    return observation.reshape(*leading, -1)
+    @property
+    def _torso(self) -> pixels.Torso:
+        image = IMAGES[self.config.image_torso](self.config.embedding_size) if self._is_image else None
+        return pixels.Torso(image, self.config.memory_size)
+
+    @property
+    def _is_image(self) -> bool:
+        return len(self.env.observation_shape) == 3 and self.env.observation_dtype == np.uint8
+
+    @property
+    def _normalises(self) -> bool:
+        return self.config.normalise_observations and not self._is_image
+
+    @property
+    def _action_size(self) -> int:
+        return len(self.space.feature_owner) if self.config.see_last_action else 0
+
+    @property
+    def memory_length(self) -> int:
+        """S, the numbers that an actor carries from step to step."""
+        return 2 * self.config.memory_size + self._action_size
+
+    def init(self, key: jax.Array) -> Params:
+        """Parameters of the torso; none if it is the identity."""
+        more = jnp.zeros((1, 1, self._action_size + bool(self._action_size)))
+        observation = jnp.zeros((1, 1, *self.env.observation_shape))
+        state = jnp.zeros((1, 2 * self.config.memory_size))
+        return self._torso.init(key, observation, more, jnp.zeros((1, 1), bool), state)
+
+    def init_statistics(self) -> torsos.Statistics:
+        """Of no observations."""
+        return torsos.init_statistics(self.env.observation_shape if self._normalises else ())
+
+    def init_memory(self, num_actors: int) -> jax.Array:
+        """[B, S] before the first step."""
+        return jnp.zeros((num_actors, self.memory_length))
+
+    def example(self, torso: Params) -> jax.Array:
+        """[1, E] of the shape that the other networks are made for."""
+        observation, one = jnp.zeros((1, *self.env.observation_shape)), jnp.ones(1)
+        now = TimeStep(observation, one, one, first=one > 0, last=one < 0, mask=None)
+        return self.act(torso, self.init_statistics(), now, self.init_memory(1))[0]
+
+    def observe(self, statistics: torsos.Statistics, observation: jax.Array) -> torsos.Statistics:
+        """The statistics with observations [..., *observation_shape] counted in, if they are used."""
+        if not self._normalises:
+            return statistics
+        return torsos.update_statistics(statistics, observation.reshape(-1, *self.env.observation_shape))
+
+    def act(
+        self, torso: Params, statistics: torsos.Statistics, now: TimeStep, memory: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Embeddings [B, E] of what B actors see now, and their memories after it; see `remember`."""
+        last_action = memory[:, 2 * self.config.memory_size :]
+        embedding, state = self._embed(
+            torso,
+            statistics,
+            now.observation[:, None],
+            last_action[:, None],
+            now.reward[:, None],
+            now.first[:, None],
+            memory[:, : 2 * self.config.memory_size],
+        )
+        return embedding[:, 0], jnp.concatenate([state, last_action], axis=-1)
+
+    def remember(self, memory: jax.Array, action: jax.Array) -> jax.Array:
+        """The memories with the actions [B, D] that were decided on."""
+        if not self._action_size:
+            return memory
+        return jnp.concatenate([memory[:, : 2 * self.config.memory_size], self.space.encode(action)], axis=-1)
+
+    def extras(self, memory: jax.Array) -> dict[str, jax.Array]:
+        """What goes into the unrolls: the memories before the step, in half precision since each step has one."""
+        return {MEMORY: memory.astype(jnp.float16)} if self.memory_length else {}
+
+    def learn(self, torso: Params, statistics: torsos.Statistics, unrolls: Unroll) -> jax.Array:
+        """Embeddings [B, T+1, E] of unrolls, from the memories at their start."""
+        batch = unrolls.reward.shape[0]
+        start = unrolls.extras[MEMORY][:, 0].astype(jnp.float32) if self.memory_length else self.init_memory(batch)
+        size = 2 * self.config.memory_size
+        last_action = start[:, None, size:]
+        if self._action_size:
+            last_action = jnp.concatenate([last_action, self.space.encode(unrolls.action[:, :-1])], axis=1)
+        else:
+            last_action = jnp.zeros((*unrolls.reward.shape, 0))
+        return self._embed(
+            torso, statistics, unrolls.observation, last_action, unrolls.reward, unrolls.first, start[:, :size]
+        )[0]
+
+    def _embed(
+        self,
+        torso: Params,
+        statistics: torsos.Statistics,
+        observation: jax.Array,
+        last_action: jax.Array,
+        reward: jax.Array,
+        first: jax.Array,
+        state: jax.Array,
+    ) -> tuple[jax.Array, jax.Array]:
+        """All with axes [B, T], but the LSTM's state [B, 2 * memory_size] before them."""
+        if self._normalises:
+            observation = torsos.normalise(statistics, observation)
+        more = jnp.zeros((*reward.shape, 0))
+        if self._action_size:  # a new episode has neither
+            more = jnp.where(first[..., None], 0, jnp.concatenate([last_action, reward[..., None]], axis=-1))
+        return apply(self._torso, torso, observation, more, first, state)

@@ -17,7 +17,7 @@ from aql import losses, returns
 from aql.actions import ActionSpace
 from aql.agents.base import ActorState, Decision, EnvSpec, Metrics, Mode, Params
 from aql.agents.critic import descend, lambdas
-from aql.agents.embedding import embed, observe
+from aql.agents.embedding import Embedding
 from aql.config import Config
 from aql.envs.base import TimeStep
 from aql.experience import Unroll
@@ -29,12 +29,13 @@ from aql.networks.proposals import Proposal
 class ActingParams(NamedTuple):
     """What actors need."""
 
+    torso: Params
     policy: Params
     statistics: torsos.Statistics
 
 
 class ImpalaState(NamedTuple):
-    """What learning changes."""
+    """What learning changes. The torso learns with the value, from both losses."""
 
     params: ActingParams
     value: Params
@@ -57,6 +58,10 @@ class Impala:
         return f"stochastic policy over {self.space.describe_size()} actions"
 
     @property
+    def _embedding(self) -> Embedding:
+        return Embedding(self.config, self.env, self.space)
+
+    @property
     def _value(self) -> Value:
         return Value(self.config.critic_layers, self.config.layer_norm)
 
@@ -71,25 +76,25 @@ class Impala:
     def init(self, key: jax.Array) -> ImpalaState:
         """Fresh parameters and optimisers."""
         policy_key, value_key = jax.random.split(key)
-        statistics = torsos.init_statistics(self.env.observation_shape)
-        embedding = embed(self.config, self.env, statistics, jnp.zeros((1, *self.env.observation_shape)))
+        torso = self._embedding.init(jax.random.fold_in(key, 2))
+        embedding = self._embedding.example(torso)
         no_action = jnp.zeros((1, self.space.dimensions))
         policy = self.policy.init(policy_key, embedding, no_action, method="likelihood")
         value = self._value.init(value_key, embedding)
         return ImpalaState(
-            params=ActingParams(policy, statistics),
+            params=ActingParams(torso, policy, self._embedding.init_statistics()),
             value=value,
             policy_optimiser=self._policy_optimiser.init(policy),
-            value_optimiser=self._value_optimiser.init(value),
+            value_optimiser=self._value_optimiser.init((torso, value)),
         )
 
     def acting_params(self, state: ImpalaState) -> ActingParams:
-        """Policy and observation statistics."""
+        """Torso, policy and observation statistics."""
         return state.params
 
     def init_actors(self, index: np.ndarray, total: int) -> ActorState:
-        """Actors are alike: the policy itself explores."""
-        return ()
+        """Actors are alike but for what they remember: the policy itself explores."""
+        return self._embedding.init_memory(len(index))
 
     def act(
         self,
@@ -100,7 +105,7 @@ class Impala:
         mode: Mode,
     ) -> tuple[Decision, ActorState]:
         """A sample of the policy, or its mode if greedy; the learner wants to know how likely it was."""
-        embedding = embed(self.config, self.env, params.statistics, now.observation)
+        embedding, memory = self._embedding.act(params.torso, params.statistics, now, actor_state)
         allowed = self.space.allowed(now.mask)
         if mode == "random":
             action = self.space.sample(key, (len(embedding), 1), allowed)[:, 0]
@@ -111,20 +116,21 @@ class Impala:
             else:
                 action = apply(self.policy, params.policy, embedding, key, 1, allowed, method="sample")[:, 0]
             log_prob = apply(self.policy, params.policy, embedding, action, allowed, method="likelihood").log_prob
-        return Decision(action, {"log_prob": log_prob}), actor_state
+        extras = {"log_prob": log_prob} | self._embedding.extras(actor_state)
+        return Decision(action, extras), self._embedding.remember(memory, action)
 
     def update(self, state: ImpalaState, key: jax.Array, unrolls: Unroll) -> tuple[ImpalaState, Metrics]:
         """One step for the value and one for the policy, from unrolls [B, T+1]."""
         # Ratios compare the policy with what the actors had, so the statistics that it sees are theirs, too.
-        embedding = embed(self.config, self.env, state.params.statistics, unrolls.observation)  # [B, T+1, E]
-        embedding_tm1, action_tm1 = embedding[:, :-1], unrolls.action[:, :-1]
+        action_tm1 = unrolls.action[:, :-1]
         allowed_tm1 = self.space.allowed(unrolls.mask[:, :-1])
         is_transition = ~unrolls.first[:, 1:]
 
-        def loss(params: tuple[Params, Params]) -> tuple[jax.Array, Metrics]:
-            policy, value = params
+        def loss(policy: Params, torso_and_value: tuple[Params, Params]) -> tuple[jax.Array, Metrics]:
+            torso, value = torso_and_value
+            embedding = self._embedding.learn(torso, state.params.statistics, unrolls)  # [B, T+1, E]
             v = apply(self._value, value, embedding)
-            likelihood = apply(self.policy, policy, embedding_tm1, action_tm1, allowed_tm1, method="likelihood")
+            likelihood = apply(self.policy, policy, embedding[:, :-1], action_tm1, allowed_tm1, method="likelihood")
             rho = jnp.exp(likelihood.log_prob - unrolls.extras["log_prob"][:, :-1])
             vtrace = jax.vmap(returns.vtrace)(
                 v[:, :-1],
@@ -146,13 +152,17 @@ class Impala:
                 "ratio_mean": losses.masked_mean(rho, is_transition),
             }
 
-        (policy_gradient, value_gradient), metrics = jax.grad(loss, has_aux=True)((state.params.policy, state.value))
+        torso_and_value = (state.params.torso, state.value)
+        differentiate = jax.grad(loss, argnums=(0, 1), has_aux=True)
+        (policy_gradient, value_gradient), metrics = differentiate(state.params.policy, torso_and_value)
         policy, policy_optimiser = descend(
             self._policy_optimiser, policy_gradient, state.policy_optimiser, state.params.policy
         )
-        value, value_optimiser = descend(self._value_optimiser, value_gradient, state.value_optimiser, state.value)
-        statistics = observe(self.config, self.env, state.params.statistics, unrolls.observation)
-        return ImpalaState(ActingParams(policy, statistics), value, policy_optimiser, value_optimiser), metrics
+        (torso, value), value_optimiser = descend(
+            self._value_optimiser, value_gradient, state.value_optimiser, torso_and_value
+        )
+        statistics = self._embedding.observe(state.params.statistics, unrolls.observation)
+        return ImpalaState(ActingParams(torso, policy, statistics), value, policy_optimiser, value_optimiser), metrics
 
 
 __all__ = ["ActingParams", "Impala", "ImpalaState"]

@@ -18,7 +18,7 @@ from aql import losses
 from aql.actions import ActionSpace
 from aql.agents.base import ActorState, Decision, EnvSpec, Metrics, Mode, Params
 from aql.agents.critic import Evaluated, descend, evaluate, lambda_targets, reduce
-from aql.agents.embedding import embed, observe
+from aql.agents.embedding import Embedding
 from aql.config import Config
 from aql.envs.base import TimeStep
 from aql.experience import Unroll
@@ -27,19 +27,33 @@ from aql.networks.critics import Critic
 from aql.search import Search
 
 
+class Network(NamedTuple):
+    """Q: what learns from its loss, and what a target network follows."""
+
+    torso: Params
+    critics: tuple[Params, ...]
+
+
 class ActingParams(NamedTuple):
     """What actors need."""
 
-    critics: tuple[Params, ...]
+    network: Network
     search: Params
     statistics: torsos.Statistics
+
+
+class ActorMemory(NamedTuple):
+    """What each actor keeps from step to step."""
+
+    epsilon: jax.Array  # [B]
+    memory: jax.Array  # [B, S] see `Embedding`
 
 
 class QLearningState(NamedTuple):
     """What learning changes."""
 
     params: ActingParams
-    target_critics: tuple[Params, ...]  # empty without a target network
+    target: Network | tuple[()]  # empty without a target network
     critic_optimiser: optax.OptState
     search_optimiser: optax.OptState
 
@@ -60,6 +74,10 @@ class QLearning:
         return f"{type(self.search).__name__.lower()} search in {self.space.describe_size()} actions"
 
     @property
+    def _embedding(self) -> Embedding:
+        return Embedding(self.config, self.env, self.space)
+
+    @property
     def _critic(self) -> Critic:
         return Critic(self.config.critic_layers, self.config.layer_norm)
 
@@ -74,33 +92,36 @@ class QLearning:
     def init(self, key: jax.Array) -> QLearningState:
         """Fresh parameters and optimisers."""
         critic_key, search_key = jax.random.split(key)
-        statistics = torsos.init_statistics(self.env.observation_shape)
-        embedding = self._embed(statistics, jnp.zeros((1, *self.env.observation_shape)))
+        torso = self._embedding.init(jax.random.fold_in(key, 2))
+        embedding = self._embedding.example(torso)
         features = self.space.encode(jnp.zeros((1, self.space.dimensions)))
         critics = tuple(
             self._critic.init(k, embedding, features) for k in jax.random.split(critic_key, self.config.num_critics)
         )
+        network = Network(torso, critics)
         search = self.search.init(search_key, embedding)
         return QLearningState(
-            params=ActingParams(critics, search, statistics),
-            target_critics=jax.tree.map(jnp.copy, critics) if self._has_target else (),
-            critic_optimiser=self._critic_optimiser.init(critics),
+            params=ActingParams(network, search, self._embedding.init_statistics()),
+            target=jax.tree.map(jnp.copy, network) if self._has_target else (),
+            critic_optimiser=self._critic_optimiser.init(network),
             search_optimiser=self._search_optimiser.init(search),
         )
 
     def acting_params(self, state: QLearningState) -> ActingParams:
-        """Critics, proposal and observation statistics."""
-        if self.config.act_with_target and self._has_target:
-            return state.params._replace(critics=state.target_critics)
+        """Torso, critics, proposal and observation statistics."""
+        if self.config.act_with_target and state.target:
+            return state.params._replace(network=state.target)
         return state.params
 
     def init_actors(self, index: np.ndarray, total: int) -> ActorState:
         """Each actor's epsilon (Horgan et al. 2018; the paper's first tenth of the actors explores more)."""
         low, high = self.config.epsilon_low, self.config.epsilon_high
-        if self.config.epsilon_spacing == "tenth":
-            return jnp.where(jnp.asarray(index) < max(1, total // 10), high, low).astype(jnp.float32)
         fraction = jnp.asarray(index) / max(1, total - 1)
-        return (low ** (1 - fraction) * high**fraction).astype(jnp.float32) if low > 0 else fraction * high
+        if self.config.epsilon_spacing == "tenth":
+            epsilon = jnp.where(jnp.asarray(index) < max(1, total // 10), high, low)
+        else:
+            epsilon = low ** (1 - fraction) * high**fraction if low > 0 else fraction * high
+        return ActorMemory(epsilon.astype(jnp.float32), self._embedding.init_memory(len(index)))
 
     def act(
         self,
@@ -112,64 +133,68 @@ class QLearning:
     ) -> tuple[Decision, ActorState]:
         """a* in every state, and the epsilon-greedy action."""
         search_key, explore_key, uniform_key = jax.random.split(key, 3)
-        embedding = self._embed(params.statistics, now.observation)
+        embedding, memory = self._embedding.act(params.network.torso, params.statistics, now, actor_state.memory)
         allowed = self.space.allowed(now.mask)
-        score = self._evaluate(params.critics, embedding).score
+        score = self._evaluate(params.network.critics, embedding).score
         found = self.search(params.search, search_key, embedding, score, allowed=allowed)
         best = found.action
         uniform = self.space.sample(uniform_key, (len(best), 1), allowed)[:, 0]
         shape = best.shape if self.config.epsilon_per_subaction else (best.shape[0], 1)
-        explores = jax.random.uniform(explore_key, shape) < actor_state[:, None]
+        explores = jax.random.uniform(explore_key, shape) < actor_state.epsilon[:, None]
         action = {"greedy": best, "random": uniform, "explore": jnp.where(explores, uniform, best)}[mode]
         extras = {"best_action": best, "from_proposal": self.search.from_proposal(found)}
-        return Decision(action, extras), actor_state
+        extras |= self._embedding.extras(actor_state.memory)
+        return Decision(action, extras), actor_state._replace(memory=self._embedding.remember(memory, action))
 
     def update(self, state: QLearningState, key: jax.Array, unrolls: Unroll) -> tuple[QLearningState, Metrics]:
         """One step for the critics and one for the search, from unrolls [B, T+1]."""
-        statistics = observe(self.config, self.env, state.params.statistics, unrolls.observation)
-        embedding = self._embed(statistics, unrolls.observation)  # [B, T+1, E]
+        network = state.params.network
+        target = state.target or network
+        statistics = self._embedding.observe(state.params.statistics, unrolls.observation)
+
+        def embed(torso: Params) -> jax.Array:
+            return self._embedding.learn(torso, statistics, unrolls)  # [B, T+1, E]
+
+        embedding, to_torso = jax.vjp(embed, network.torso)
         # Steps 1..T: step 0 is the last one of the unroll before.
         embedding_t = embedding[:, 1:].reshape(-1, embedding.shape[-1])
+        target_t = embed(target.torso)[:, 1:].reshape(embedding_t.shape) if state.target else embedding_t
         allowed_t = self.space.allowed(unrolls.mask[:, 1:].reshape(len(embedding_t), unrolls.mask.shape[-1]))
         stored_t = {name: leaf[:, 1:].reshape(-1, *leaf.shape[2:]) for name, leaf in unrolls.extras.items()}
-        target_critics = state.target_critics if self._has_target else state.params.critics
-        evaluated = self._evaluate(target_critics, embedding_t)
+        evaluated = self._evaluate(target.critics, target_t)
         best_t, metrics = self._best_actions(state.params.search, key, embedding_t, evaluated, stored_t, allowed_t)
         v_t = reduce(self.config, evaluated.values(best_t)).reshape(unrolls.reward[:, 1:].shape)
         targets = lambda_targets(self.config, unrolls, v_t)
 
-        def critic_loss(critics: tuple[Params, ...]) -> tuple[jax.Array, jax.Array]:
+        def critic_loss(critics: tuple[Params, ...], embedding: jax.Array) -> tuple[jax.Array, jax.Array]:
             features = self.space.encode(unrolls.action[:, :-1])
             q = jnp.stack([apply(self._critic, p, embedding[:, :-1], features) for p in critics])
             return self.config.num_critics * losses.td_loss(q, targets, ~unrolls.first[:, 1:]), q
 
-        (loss, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(state.params.critics)
-        critics, critic_optimiser = descend(
-            self._critic_optimiser, gradient, state.critic_optimiser, state.params.critics
-        )
+        differentiate = jax.value_and_grad(critic_loss, argnums=(0, 1), has_aux=True)
+        (loss, q), (critic_gradient, embedding_gradient) = differentiate(network.critics, embedding)
+        (torso_gradient,) = to_torso(embedding_gradient)
+        gradient = Network(torso_gradient, critic_gradient)
+        network, critic_optimiser = descend(self._critic_optimiser, gradient, state.critic_optimiser, network)
         search_gradient, search_metrics = jax.grad(self.search.loss, has_aux=True)(
             state.params.search, embedding_t, best_t, allowed_t
         )
         search, search_optimiser = descend(
             self._search_optimiser, search_gradient, state.search_optimiser, state.params.search
         )
-        target = optax.incremental_update(critics, target_critics, self.config.target_ema) if self._has_target else ()
+        new_target = optax.incremental_update(network, target, self.config.target_ema) if state.target else ()
         metrics |= search_metrics | {
             "critic_loss": loss,
             "q_mean": jnp.mean(q),
             "q_max": jnp.max(q),
             "target_mean": jnp.mean(targets),
         }
-        new_params = ActingParams(critics, search, statistics)
-        return QLearningState(new_params, target, critic_optimiser, search_optimiser), metrics
+        new_params = ActingParams(network, search, statistics)
+        return QLearningState(new_params, new_target, critic_optimiser, search_optimiser), metrics
 
     @property
     def _has_target(self) -> bool:
         return self.config.target_ema < 1
-
-    def _embed(self, statistics: torsos.Statistics, observation: jax.Array) -> jax.Array:
-        """[..., *observation_shape] -> [..., E]."""
-        return embed(self.config, self.env, statistics, observation)
 
     def _evaluate(self, critics: tuple[Params, ...], embedding: jax.Array) -> Evaluated:
         return evaluate(self._critic, self.space, critics, embedding)
@@ -191,4 +216,4 @@ class QLearning:
         return best, {"share_from_proposal": jnp.mean(from_proposal.astype(jnp.float32))}
 
 
-__all__ = ["ActingParams", "QLearning", "QLearningState"]
+__all__ = ["ActingParams", "Network", "QLearning", "QLearningState"]

@@ -222,6 +222,53 @@ class Termination(Toy):
         return (self._steps / self._length).astype(np.float32)[:, None]
 
 
+class Recall(Toy):
+    """A cue of two at the start, nothing for a while, then the question which it was: 1 for the right answer.
+
+    Without a memory there is nothing better than 1/2.
+    """
+
+    def __init__(self, num_envs: int, delay: int = 4) -> None:
+        super().__init__(num_envs, ActionSpace((Discrete(2),)), 3)
+        self._delay = delay
+        self._cue = np.zeros(num_envs, int)
+
+    def _start(self, where: np.ndarray) -> None:
+        self._cue = np.where(where, self._rng.integers(0, 2, self.num_envs), self._cue)
+
+    def _advance(self, action: np.ndarray, first: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        answered = self._steps > self._delay
+        return answered * (np.rint(action[:, 0]) == self._cue), answered, np.zeros(self.num_envs, bool)
+
+    def _observe(self) -> np.ndarray:
+        shown = np.where((self._steps == 0)[:, None], np.eye(2)[self._cue], 0)
+        return np.concatenate([shown, (self._steps == self._delay)[:, None]], axis=1).astype(np.float32)
+
+
+class Spot(Toy):
+    """A picture with a bright spot in one of its four quarters: 1 for saying in which."""
+
+    observation_dtype = np.dtype(np.uint8)
+
+    def __init__(self, num_envs: int, side: int = 12) -> None:
+        super().__init__(num_envs, ActionSpace((Discrete(2), Discrete(2))), 0)
+        self.observation_shape = (side, side, 3)
+        self._place = np.zeros((num_envs, 2), int)
+
+    def _start(self, where: np.ndarray) -> None:
+        places = self._rng.integers(0, self.observation_shape[0], (self.num_envs, 2))
+        self._place = np.where(where[:, None], places, self._place)
+
+    def _advance(self, action: np.ndarray, first: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        right = np.all(np.rint(action) == (self._place >= self.observation_shape[0] // 2), axis=1)
+        return right, np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
+
+    def _observe(self) -> np.ndarray:
+        picture = np.full((self.num_envs, *self.observation_shape), 40, np.uint8)
+        picture[np.arange(self.num_envs), self._place[:, 0], self._place[:, 1]] = 255
+        return picture
+
+
 def _bandit(*subactions: Discrete | Interval) -> Callable[[int], VectorEnv]:
     return functools.partial(Bandit, action_space=ActionSpace(subactions))
 
@@ -235,4 +282,6 @@ TOYS: Mapping[str, Callable[[int], VectorEnv]] = {
     "toy/chain": Chain,
     "toy/time-limit": TimeLimit,
     "toy/termination": Termination,
+    "toy/recall": Recall,
+    "toy/spot": Spot,
 }

@@ -39,7 +39,7 @@ class Result(NamedTuple):
 def check(config: Config) -> str:
     """Raises if the environment or the agent cannot be made, before anything is written; what the agent will do."""
     env = envs.make(config.env, 1)
-    agent = agents.make(config, EnvSpec(env.observation_shape, env.action_space))
+    agent = agents.make(config, EnvSpec.of(env))
     env.close()
     return agent.summary
 
@@ -101,7 +101,7 @@ class Trainer:
 
     def __init__(self, config: Config, env: VectorEnv, eval_env: VectorEnv) -> None:
         self._config = config
-        self.agent = agents.make(config, EnvSpec(env.observation_shape, env.action_space))
+        self.agent = agents.make(config, EnvSpec.of(env))
         self.actor = Actor(self.agent, env, config)
         self.learner = Learner(self.agent, config)
         self.evaluator = Evaluator(self.agent, eval_env, config.seed)
