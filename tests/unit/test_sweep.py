@@ -123,6 +123,16 @@ class TestSuites:
         for name in sweep.shipped():
             suites.check_names(sweep.load(name))
 
+    def test_agents_of_single_tasks(self) -> None:
+        hybrid = sweep.load("hybrid")
+        cells = sweep.expand(hybrid, Path("out"))
+        exact = {cell.config.env for cell in cells if cell.config.agent == "exact"}
+        assert exact == {"hybrid/moving", "hybrid/sliding", "hybrid/platform"}  # allocation has too many actions
+        assert hybrid.all_agents == ("aql", "aql-independent", "uniform", "qtopt", "exact")
+        assert len(cells) == len({cell.run for cell in cells}) == 3 * (4 * 4 + 3)
+        only = sweep.select(hybrid, ["aql"])
+        assert {cell.config.agent for cell in sweep.expand(only, Path("out"))} == {"aql"}
+
     @pytest.mark.parametrize(
         ("wrong", "message"),
         [
