@@ -65,7 +65,7 @@ class Allocation(gymnasium.Env):
         """
         worth, budget = observation[:-1], round(float(observation[-1]))
         added = np.outer(worth, np.diff(self._earnings)).ravel()  # [projects * most]
-        taken = np.argpartition(added, -budget)[-budget:]
+        taken = np.argsort(added)[-budget:]
         return np.bincount(taken // (len(self._earnings) - 1), minlength=len(worth))
 
     def render(self) -> np.ndarray:

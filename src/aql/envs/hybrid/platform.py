@@ -75,7 +75,7 @@ class Platform(gymnasium.Env):
             over = any(self._tick(RUN, parameter) for _ in range(RUN_TICKS))
         else:
             over = self._tick(kind, parameter)
-            while not (over or self._on_ground()):
+            while not over and self._y > 0:
                 over = self._tick(kind, parameter)
         success = self._x >= END
         return self._observe(), (self._x - start) / END, over, False, {"success": success}
