@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from aql import envs
+from aql import agents, envs
+from aql.agents.base import EnvSpec
+from aql.config import preset
 from aql.envs.hybrid import HYBRIDS
 from aql.envs.hybrid.allocation import Allocation
 from aql.errors import UserError
+from aql.evaluation import Evaluator
 
 ACCELERATE, TURN, BRAKE = range(3)
 RUN, HOP, LEAP = range(3)
@@ -41,6 +44,8 @@ def _random(env: gymnasium.Env) -> Policy:
     return lambda _: env.action_space.sample()
 
 
+# Platform's parameters have their published ranges; ours is to scale them, not the environment's.
+@pytest.mark.filterwarnings("ignore:.*symmetric and normalized space:UserWarning")
 @each_task
 def test_gymnasium_finds_no_fault(gymnasium_id: str) -> None:
     check_env(gymnasium.make(gymnasium_id, render_mode="rgb_array").unwrapped)
@@ -313,3 +318,38 @@ def test_neither_chance_nor_every_project_for_itself_allocates_well() -> None:
         alone.append(env.value(observation, np.full(10, 4)) / optimum)
     assert np.mean(best_of_64) < 0.6
     assert np.mean(alone) < -1
+
+
+# Success.
+
+
+class _Once(gymnasium.Env):
+    """One step, and what it says about its success."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, **info: Any) -> None:
+        self._info = info
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        return np.zeros(1, np.float32), 0.0, True, False, self._info
+
+
+@pytest.mark.parametrize(
+    ("infos", "share"),
+    [
+        ([{"success": True}, {"success": False}, {"is_success": True}, {"success": np.True_}], 0.75),
+        ([{"success": False}, {"success": False}], 0.0),
+        ([{"success": True}, {}], None),
+    ],
+)
+def test_an_evaluation_tells_the_share_of_successes(infos: list[dict[str, Any]], share: float | None) -> None:
+    vector = envs.from_envs([_Once(**info) for info in infos])
+    agent = agents.make(preset("fast"), EnvSpec(vector.observation_shape, vector.action_space))
+    evaluator = Evaluator(agent, vector, seed=0)
+    evaluator.evaluate(agent.acting_params(agent.init(jax.random.key(0))))
+    assert evaluator.success == share

@@ -46,6 +46,7 @@ if fate == "fails":
     print("a warning\\nthe last word", file=sys.stderr)
 else:
     rows.append({"actor_steps": config["steps"], "seconds": 3, "eval_return_mean": 2, "eval_return_std": 0.5})
+    rows[-1]["eval_success_mean"] = 0.75
 (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
 sys.exit(3 if fate == "fails" else 0)
 """
@@ -253,9 +254,9 @@ class TestRunning:
         assert sorted(path.name for path in out.iterdir()) == [".lock", "results.csv", "sweep.json", "toy_chain"]
         digest = sweep.config_hash(preset("fast", gamma=0.9, learning_rate=1.0))
         assert (out / "results.csv").read_text() == (
-            "suite,task,agent,preset,seed,actor_steps,seconds,return,return_std,commit,config_hash\n"
-            f"two,toy/chain,aql,fast,0,500,1.5,1,0.25,abc,{digest}\n"
-            f"two,toy/chain,aql,fast,0,1000,3,2,0.5,abc,{digest}\n"
+            "suite,task,agent,preset,seed,actor_steps,seconds,return,return_std,success,commit,config_hash\n"
+            f"two,toy/chain,aql,fast,0,500,1.5,1,0.25,,abc,{digest}\n"
+            f"two,toy/chain,aql,fast,0,1000,3,2,0.5,0.75,abc,{digest}\n"
         )
         # Cells of an earlier call stay in.
         sweep.run(sweep.select(suite, agents=["exact"], tasks=["chain"], seeds=1), out, jobs=2, console=quiet())

@@ -24,6 +24,7 @@ class GymEnv:
     Boxes become float32, a finite set becomes one-hot
     and everything nested is flattened into one float32 vector, as `gymnasium.spaces.utils.flatten` does.
     Masks come from `info["action_mask"]` or from a method `action_masks()`, as sb3-contrib has it.
+    Whether an episode reached its goal comes from `info["success"]` or, as sb3 has it, `info["is_success"]`.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -52,7 +53,10 @@ class GymEnv:
             raise UserError(f"the reward is {reward} at step {self._steps} of an episode: it must be a finite number")
         last = bool(terminated or truncated)
         mask = self._mask(info, over=bool(terminated))
-        return Outcome(self._observe(observation), float(reward), float(not terminated), last, mask)
+        success = info.get("success", info.get("is_success", math.nan)) if last else math.nan
+        return Outcome(
+            self._observe(observation), float(reward), float(not terminated), last, mask, success=float(success)
+        )
 
     def render(self, height: int, width: int) -> np.ndarray:
         """RGB in the environment's own size."""
