@@ -1,6 +1,6 @@
 """Allocation: how many units does each project get? Ten million actions, and the best one is known."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -26,7 +26,7 @@ class Allocation(gymnasium.Env):
     Reward: what all projects earn less what was bought, as a share of the optimum: 1 is optimal.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 2}
+    metadata = drawing.metadata(2)
 
     def __init__(self, projects: int = 10, most: int = 4, render_mode: str | None = None) -> None:
         self.render_mode = render_mode

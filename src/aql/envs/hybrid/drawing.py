@@ -1,11 +1,18 @@
 """Plain shapes on an array of pixels."""
 
+from typing import Any
+
 import numpy as np
 
 Colour = tuple[int, int, int]
 
 WHITE, BLACK, GREY = (255, 255, 255), (0, 0, 0), (120, 120, 120)
 BLUE, RED, GREEN = (50, 90, 200), (210, 60, 50), (110, 190, 110)
+
+
+def metadata(frames_per_second: int) -> dict[str, Any]:
+    """What Gymnasium wants to know about an environment's pictures."""
+    return {"render_modes": ["rgb_array"], "render_fps": frames_per_second}
 
 
 class Canvas:

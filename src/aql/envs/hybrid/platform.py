@@ -4,7 +4,7 @@ The task is that of Masson, Ranchod and Konidaris 2016, "Reinforcement Learning 
 numbers of its public Gym version (gym-platform by Craig Bester), on which P-DQN and MP-DQN have published results.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -49,7 +49,7 @@ class Platform(gymnasium.Env):
     Touching an enemy and falling end it too.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 4}
+    metadata = drawing.metadata(4)
 
     def __init__(self, render_mode: str | None = None) -> None:
         self.render_mode = render_mode

@@ -6,7 +6,7 @@ counts: a sliding point adds the push to its velocity as vectors are added, and 
 """
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -42,7 +42,7 @@ class Moving(gymnasium.Env):
     field and running out of time cost 1 instead and end it too; time is part of the state, so that is no truncation.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 30}
+    metadata = drawing.metadata(30)
     slides = False
 
     def __init__(self, render_mode: str | None = None) -> None:
