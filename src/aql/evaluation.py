@@ -18,6 +18,7 @@ class Evaluator:
         self._env = env
         self._seed = seed
         self._decide = jit_act(agent)
+        self.success: float | None = None  # share of the latest episodes that reached their goal, if they all tell
         self.restart(0)
 
     def restart(self, actor_steps: int) -> None:
@@ -35,6 +36,7 @@ class Evaluator:
         self._env_seed = None  # later evaluations continue the environments' own random streams
         actor_state = self._agent.init_actors(np.arange(self._env.num_envs), self._env.num_envs)
         returns = np.zeros(self._env.num_envs)
+        success = np.full(self._env.num_envs, np.nan)
         playing = np.ones(self._env.num_envs, bool)
         while playing.any():
             decision, actor_state = self._decide(
@@ -51,5 +53,7 @@ class Evaluator:
                 watch(now, decision)
             now = self._env.receive()
             returns += np.where(playing, now.reward, 0)
+            success = np.where(playing & now.last, getattr(self._env, "success", np.nan), success)
             playing &= ~now.last
+        self.success = None if np.isnan(success).any() else float(success.mean())
         return returns

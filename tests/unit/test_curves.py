@@ -55,9 +55,9 @@ class TestReading:
     def test_results_of_a_sweep_and_its_folder(self, tmp_path: Path) -> None:
         (tmp_path / "results.csv").write_text(
             ",".join(results.COLUMNS) + "\n"
-            "s,toy/chain,aql,fast,0,10,60,1.5,0.1,abc,h\n"
-            "s,toy/chain,aql,fast,0,20,120,,,abc,h\n"
-            "s,toy/chain,aql,fast,1,10,30,2.5,0.1,abc,h\n"
+            "s,toy/chain,aql,fast,0,10,60,1.5,0.1,,abc,h\n"
+            "s,toy/chain,aql,fast,0,20,120,,,,abc,h\n"
+            "s,toy/chain,aql,fast,1,10,30,2.5,0.1,1,abc,h\n"
         )
         for path in (tmp_path / "results.csv", tmp_path):
             first, second = curves.read([path])

@@ -46,6 +46,7 @@ if fate == "fails":
     print("a warning\\nthe last word", file=sys.stderr)
 else:
     rows.append({"actor_steps": config["steps"], "seconds": 3, "eval_return_mean": 2, "eval_return_std": 0.5})
+    rows[-1]["eval_success_mean"] = 0.75
 (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))
 sys.exit(3 if fate == "fails" else 0)
 """
@@ -122,6 +123,16 @@ class TestSuites:
         assert len(sweep.expand(foundation, Path("out"))) == 3 * 5 * 3
         for name in sweep.shipped():
             suites.check_names(sweep.load(name))
+
+    def test_agents_of_single_tasks(self) -> None:
+        hybrid = sweep.load("hybrid")
+        cells = sweep.expand(hybrid, Path("out"))
+        exact = {cell.config.env for cell in cells if cell.config.agent == "exact"}
+        assert exact == {"hybrid/moving", "hybrid/sliding", "hybrid/platform"}  # allocation has too many actions
+        assert hybrid.all_agents == ("aql", "aql-independent", "uniform", "qtopt", "exact")
+        assert len(cells) == len({cell.run for cell in cells}) == 3 * (4 * 4 + 3)
+        only = sweep.select(hybrid, ["aql"])
+        assert {cell.config.agent for cell in sweep.expand(only, Path("out"))} == {"aql"}
 
     @pytest.mark.parametrize(
         ("wrong", "message"),
@@ -246,9 +257,9 @@ class TestRunning:
         assert sorted(path.name for path in out.iterdir()) == [".lock", "results.csv", "sweep.json", "toy_chain"]
         digest = sweep.config_hash(preset("fast", gamma=0.9, learning_rate=1.0))
         assert (out / "results.csv").read_text() == (
-            "suite,task,agent,preset,seed,actor_steps,seconds,return,return_std,commit,config_hash\n"
-            f"two,toy/chain,aql,fast,0,500,1.5,1,0.25,abc,{digest}\n"
-            f"two,toy/chain,aql,fast,0,1000,3,2,0.5,abc,{digest}\n"
+            "suite,task,agent,preset,seed,actor_steps,seconds,return,return_std,success,commit,config_hash\n"
+            f"two,toy/chain,aql,fast,0,500,1.5,1,0.25,,abc,{digest}\n"
+            f"two,toy/chain,aql,fast,0,1000,3,2,0.5,0.75,abc,{digest}\n"
         )
         # Cells of an earlier call stay in.
         sweep.run(sweep.select(suite, agents=["exact"], tasks=["chain"], seeds=1), out, jobs=2, console=quiet())

@@ -1,8 +1,8 @@
-"""Environments by id: `control/<domain>-<task>`, `toy/<name>`, any Gymnasium id, `package.module:factory`."""
+"""Environments by id: `control/<domain>-<task>`, `hybrid/<name>`, `toy/<name>`, any of Gymnasium, `module:factory`."""
 
 import importlib.util
 
-from aql.envs import control, gym, toys
+from aql.envs import control, gym, hybrid, toys
 from aql.envs.base import TimeStep, VectorEnv
 from aql.envs.gym import from_envs
 from aql.envs.serial import RenderedEnv
@@ -28,7 +28,7 @@ def make(env_id: str, num_envs: int, num_threads: int | None = None, backend: st
         if env_id not in toys.TOYS:
             raise unknown("environment", env_id, toys.TOYS, "`aql envs` lists them all")
         return toys.TOYS[env_id](num_envs)
-    return gym.make(env_id, num_envs, list_ids())
+    return gym.make(_gymnasium_id(env_id), num_envs, list_ids())
 
 
 def make_rendered(env_id: str) -> RenderedEnv:
@@ -37,10 +37,17 @@ def make_rendered(env_id: str) -> RenderedEnv:
         return control.make_rendered(env_id)
     if env_id.startswith("toy/"):
         raise UserError(f"{env_id} has no picture: film a control task or a Gymnasium environment")
-    return gym.make_rendered(env_id, list_ids())
+    return gym.make_rendered(_gymnasium_id(env_id), list_ids())
 
 
 def list_ids() -> list[str]:
     """The ids of our own environments that this installation can make."""
     has_control = importlib.util.find_spec("dm_control") or importlib.util.find_spec("envpool")
-    return [*(control.ids() if has_control else []), *toys.TOYS]
+    return [*(control.ids() if has_control else []), *hybrid.HYBRIDS, *toys.TOYS]
+
+
+def _gymnasium_id(env_id: str) -> str:
+    """What Gymnasium calls one of our hybrid tasks; any other id as it is."""
+    if env_id.startswith("hybrid/") and env_id not in hybrid.HYBRIDS:
+        raise unknown("environment", env_id, hybrid.HYBRIDS, "`aql envs` lists them all")
+    return hybrid.HYBRIDS.get(env_id, env_id)

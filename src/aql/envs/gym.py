@@ -23,6 +23,7 @@ class GymEnv:
 
     Boxes become float32, a finite set becomes one-hot
     and everything nested is flattened into one float32 vector, as `gymnasium.spaces.utils.flatten` does.
+    Whether an episode reached its goal comes from `info["success"]` or, as sb3 has it, `info["is_success"]`.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
@@ -50,7 +51,10 @@ class GymEnv:
             raise UserError(f"the reward is {reward} at step {self._steps} of an episode: it must be a finite number")
         last = bool(terminated or truncated)
         mask = self._masks.read(info, self._steps, over=bool(terminated))
-        return Outcome(self._observe(observation), float(reward), float(not terminated), last, mask)
+        success = info.get("success", info.get("is_success", math.nan)) if last else math.nan
+        return Outcome(
+            self._observe(observation), float(reward), float(not terminated), last, mask, success=float(success)
+        )
 
     def render(self, height: int, width: int) -> np.ndarray:
         """RGB in the environment's own size."""

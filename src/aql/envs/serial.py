@@ -1,5 +1,6 @@
 """Single environments stepped one after the other behind the vector interface."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -20,6 +21,7 @@ class Outcome(NamedTuple):
     discount: float = 1.0  # 0 at a true termination only
     last: bool = False
     mask: np.ndarray = EVERYTHING  # [M] bool, see `TimeStep`
+    success: float = math.nan  # 1 or 0 at the end of an episode, if the environment says whether it reached its goal
 
 
 class SingleEnv(Protocol):
@@ -67,6 +69,7 @@ class SerialVector:
         self.observations = observations or Observations(self.observation_shape, self.observation_dtype)
         self._action: np.ndarray | None = None
         self._last = np.zeros(self.num_envs, bool)
+        self.success = np.full(self.num_envs, math.nan)  # [B] of the latest step, see `Outcome`
 
     def reset(self, seed: int | None) -> TimeStep:
         """Starts new episodes in all environments, as a function of the seed alone if there is one."""
@@ -97,8 +100,8 @@ class SerialVector:
         self._envs = []
 
     def _stack(self, outcomes: list[Outcome], first: np.ndarray) -> TimeStep:
-        observation, reward, discount, last, mask = zip(*outcomes, strict=True)
-        self._last = np.array(last)
+        observation, reward, discount, last, mask, success = zip(*outcomes, strict=True)
+        self._last, self.success = np.array(last), np.array(success)
         return TimeStep(
             np.stack(observation).astype(self.observation_dtype, copy=False),
             np.array(reward, np.float32),

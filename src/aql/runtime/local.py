@@ -141,6 +141,8 @@ class Trainer:
         mean, std = float(np.mean(returns)), float(np.std(returns))
         self.result = Result(mean, std, len(returns), self.actor.steps, self.seconds)
         measured = {"eval_return_mean": mean, "eval_return_std": std, "eval_episodes": len(returns)}
+        if self.evaluator.success is not None:
+            measured["eval_success_mean"] = self.evaluator.success
         report(self.actor.steps, seconds=self.seconds, **measured)
         return self.result
 

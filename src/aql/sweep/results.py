@@ -19,7 +19,7 @@ from aql.sweep.suites import Cell, Suite, config_hash
 
 RESULTS = "results.csv"
 NAMES = ("suite", "task", "agent", "preset", "seed")  # columns of results.csv, with the next two lines
-MEASURED = ("actor_steps", "seconds", "return", "return_std")
+MEASURED = ("actor_steps", "seconds", "return", "return_std", "success")
 COLUMNS = (*NAMES, *MEASURED, "commit", "config_hash")
 
 
@@ -61,7 +61,8 @@ def write_results(suite: str, out: Path) -> int:
         origin = (json.loads(path.read_text())["commit"] or "", config_hash(config))
         for row in metrics.read(path.parent):
             if "eval_return_mean" in row:
-                measured = (_rounded(row[name]) for name in ("seconds", "eval_return_mean", "eval_return_std"))
+                names_in_run = ("seconds", "eval_return_mean", "eval_return_std", "eval_success_mean")
+                measured = (_rounded(row.get(name)) for name in names_in_run)
                 rows.append((*names, row["actor_steps"], *measured, *origin))
     rows.sort(key=lambda row: row[1:6])
     temporary = out / f".{RESULTS}.tmp"

@@ -246,7 +246,7 @@ class Runner:
         running = {cell for cell, _ in self._running.values()}
         table = Table(title=self._suite.name, pad_edge=False)
         table.add_column("task", no_wrap=True)
-        for agent in self._suite.agents:
+        for agent in self._suite.all_agents:
             table.add_column(agent)
         by_task: dict[str, list[Cell]] = {}
         for cell in self._states:
@@ -263,7 +263,7 @@ class Runner:
                 group = cells[0].group
                 words = [
                     Text("  ").join(self._word(c, c in running) for c in cells if c.config.agent == agent)
-                    for agent in self._suite.agents
+                    for agent in self._suite.all_agents
                 ]
                 table.add_row(env, *words)
         if hidden := len(by_task) - len(shown):

@@ -24,6 +24,7 @@ class Task:
     group: str
     steps: int
     settings: dict[str, Any]
+    agents: tuple[str, ...] = ()  # besides those of the suite
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +49,11 @@ class Suite:
                 raise UserError(f"suite {self.name} has no {what}: name at least one")
             if twice := {name for name in names if names.count(name) > 1}:
                 raise UserError(f"{what} {min(twice)} is in suite {self.name} twice: name it once")
+
+    @property
+    def all_agents(self) -> tuple[str, ...]:
+        """Those of the suite, then those of single tasks, each once."""
+        return _once(*self.agents, *(agent for task in self.tasks for agent in task.agents))
 
 
 class Cell(NamedTuple):
@@ -82,12 +88,13 @@ def load(name: str) -> Suite:
     tasks = []
     for task in values["tasks"]:
         task = task if isinstance(task, dict) else {"env": task}
-        kinds = {"env": str, "group": str, "steps": int, "settings": dict}
+        kinds = {"env": str, "group": str, "steps": int, "settings": dict, "agents": list}
         _check_keys(task, kinds, f"{path}, task {task.get('env', '?')}", {"env"})
         steps = task.get("steps", values.get("steps"))
         if steps is None:
             raise UserError(f"{path}, task {task['env']} has no steps: give the task or the suite `steps`")
-        tasks.append(Task(task["env"], task.get("group", ""), steps, _typed_all(task.get("settings", {}))))
+        own = (_typed_all(task.get("settings", {})), tuple(task.get("agents", ())))
+        tasks.append(Task(task["env"], task.get("group", ""), steps, *own))
     return Suite(
         name=values["name"],
         description=values.get("description", ""),
@@ -121,7 +128,12 @@ def select(
         suite,
         agents=tuple(agents) or suite.agents,
         tasks=tuple(
-            dataclasses.replace(task, steps=task.steps if steps is None else steps, settings=task.settings | changed)
+            dataclasses.replace(
+                task,
+                steps=task.steps if steps is None else steps,
+                settings=task.settings | changed,
+                agents=() if agents else task.agents,
+            )
             for task in chosen
         ),
         seeds=suite.seeds if seeds is None else seeds,
@@ -134,7 +146,7 @@ def expand(suite: Suite, out: Path) -> list[Cell]:
         Cell(_config(suite, task, agent, seed), task.group, out / task.env.replace("/", "_") / agent / f"s{seed}")
         for seed in range(suite.seeds)
         for task in suite.tasks
-        for agent in suite.agents
+        for agent in _once(*suite.agents, *task.agents)
     ]
 
 
@@ -162,6 +174,10 @@ def config_hash(config: Config) -> str:
     values = {name: value for name, value in config.to_json().items() if name not in UNHASHED}
     canonical = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def _once(*names: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
 
 
 def _aliases(task: Task) -> set[str]:
@@ -214,10 +230,10 @@ def check_names(suite: Suite) -> None:
     from aql import envs
     from aql.agents import AGENTS
 
-    for agent in suite.agents:
+    for agent in suite.all_agents:
         if agent not in AGENTS:
             raise unknown("agent", agent, AGENTS, "`aql agents` lists them")
     known = set(envs.list_ids())
     for task in suite.tasks:
-        if task.env.startswith(("control/", "toy/")) and task.env not in known:
+        if task.env.startswith(("control/", "hybrid/", "toy/")) and task.env not in known:
             raise unknown("environment", task.env, known, "`aql envs` lists them all")
