@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -22,7 +23,7 @@ PACKAGES = ("aql", "jax", "jaxlib", "flax", "optax", "numpy", "gymnasium", "envp
 def default_folder(config: Config) -> Path:
     """runs/<env>/<agent>/<time>-s<seed>."""
     now = time.strftime("%Y%m%d-%H%M%S")
-    return Path("runs") / config.env / config.agent / f"{now}-s{config.seed}"
+    return Path("runs") / re.sub(r"[?&]", "-", config.env) / config.agent / f"{now}-s{config.seed}"
 
 
 def create(run: Path, config: Config) -> None:

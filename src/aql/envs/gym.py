@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from aql.actions import ActionSpace
+from aql.envs import adapters, ids
 from aql.envs.serial import Outcome, RenderedEnv, SerialVector
 from aql.errors import UserError, unknown
 
@@ -75,13 +76,13 @@ def from_envs(envs: Sequence[gymnasium.Env]) -> SerialVector:
 
 def make(env_id: str, num_envs: int, known_ids: Sequence[str] = ()) -> SerialVector:
     """`CartPole-v1`, `module:Id-v0` or `package.module:factory`; `known_ids` are suggested for a typo."""
-    build = _builder(env_id, known_ids)
+    build = builder(env_id, known_ids)
     return from_envs([build() for _ in range(num_envs)])
 
 
 def make_rendered(env_id: str, known_ids: Sequence[str] = ()) -> RenderedEnv:
     """One environment with render_mode='rgb_array'. A factory without that argument is called without it."""
-    build = _builder(env_id, known_ids)
+    build = builder(env_id, known_ids)
     if _takes_keyword(build, "render_mode"):
         return RenderedEnv(GymEnv(build(render_mode="rgb_array")))
     return RenderedEnv(GymEnv(build()))
@@ -92,8 +93,30 @@ def _takes_keyword(function: Callable, name: str) -> bool:
     return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
+def builder(env_id: str, known_ids: Sequence[str] = ()) -> Callable[..., gymnasium.Env]:
+    """What to call for one environment; any keywords, and the options of the id, go to its constructor.
+
+    Two options are ours: see `adapters`.
+    """
+    name, options = ids.split(env_id)
+    ours = {key: options.pop(key) for key in ("bound", "observe") if key in options}
+    construct = _builder(name, known_ids)
+
+    @functools.wraps(construct)  # `make_rendered` looks at the constructor's own arguments
+    def build(**more: Any) -> gymnasium.Env:
+        try:
+            env = construct(**options, **more)
+        except TypeError as error:
+            if not options:
+                raise
+            raise UserError(f"environment {env_id!r}: {error}; leave the option out") from error
+        return adapters.adapt(env, **ours)
+
+    return build
+
+
 def _builder(env_id: str, known_ids: Sequence[str]) -> Callable[..., gymnasium.Env]:
-    """What to call for one environment; any keywords go to its constructor."""
+    """What to call for an id without options."""
     module_name, colon, attribute = env_id.partition(":")
     if colon:
         module = _import(module_name, env_id)
@@ -150,9 +173,8 @@ def _checked(factory: Any, env_id: str) -> Callable[..., gymnasium.Env]:
 def _observation(space: gymnasium.Space) -> tuple[bool, tuple[int, ...], np.dtype]:
     """Whether the space is flattened, and what comes out: shape and dtype."""
     if isinstance(space, spaces.Box):
-        if space.dtype == np.uint8 and len(space.shape) == 3:
-            raise UserError(f"observations are images of shape {space.shape}: there is no network for pixels yet")
-        return False, space.shape, np.dtype(np.float32)
+        is_image = space.dtype == np.uint8 and len(space.shape) == 3
+        return False, space.shape, np.dtype(np.uint8 if is_image else np.float32)
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Dict | spaces.Tuple):
         flat = spaces.utils.flatten_space(space) if space.is_np_flattenable else None
         if isinstance(flat, spaces.Box):
