@@ -35,6 +35,6 @@ def space(action_set: str) -> gymnasium.Space:
 
 def buttons(action: np.ndarray | int) -> list[float]:
     """What an action of either set means to the engine: a value for each of its `BUTTONS`."""
-    chosen = CURATED[int(action)] if np.ndim(action) == 0 else [int(index) for index in np.asarray(action)]
-    turn, look, strafe, move, *held = chosen
+    chosen = np.asarray(action).tolist()
+    turn, look, strafe, move, *held = CURATED[chosen] if isinstance(chosen, int) else chosen
     return [TURN[turn], LOOK[look], *STRAFE[strafe], *MOVE[move], *(float(on) for on in held)]

@@ -4,6 +4,8 @@ import importlib
 import math
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -196,6 +198,7 @@ class Engine:
         vizdoom = self._vizdoom
         package = Path(vizdoom.__file__).parent
         game = vizdoom.DoomGame()
+        game.set_vizdoom_path(str(self._launcher(package / "vizdoom")))
         game.set_doom_game_path(str(package / "freedoom2.wad"))  # and not a Doom that lies in the current folder
         game.set_doom_scenario_path(str(self._wad))
         game.set_doom_map("MAP01")
@@ -214,10 +217,19 @@ class Engine:
             game.init()
         except self._errors as error:
             game.close()
-            missing = missing_libraries(Path(game.get_vizdoom_path()))
+            missing = missing_libraries(package / "vizdoom")
             remedy = packages_for(missing)
             raise UserError(f"Doom's engine does not start ({', '.join(missing) or error}): {remedy}") from error
         return game
+
+    def _launcher(self, program: Path) -> Path:
+        """The program, started so that it does not outlive this process, however that ends; where Linux allows it."""
+        if shutil.which("setpriv") is None:
+            return program
+        script = Path(self._folder.name) / "launch.sh"
+        script.write_text(f'#!/bin/sh\nexec setpriv --pdeathsig KILL -- {shlex.quote(str(program))} "$@"\n')
+        script.chmod(0o700)
+        return script
 
     def _begin(self, seed: int) -> np.ndarray:
         self.game.set_seed(seed)
