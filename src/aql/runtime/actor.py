@@ -60,13 +60,15 @@ class Actor:
             self._actor_state,
             self._key,
             np.uint32(self._decisions),
-            now.observation,
-            now.first,
+            now,
             mode=mode,
         )
         decision = jax.tree.map(np.asarray, decision)
         self._env.send(decision.action)
-        self._replay.add(Unroll(now.observation, decision.action, now.reward, now.discount, now.first, decision.extras))
+        step = Unroll(
+            now.observation, decision.action, now.reward, now.discount, now.first, now.mask, extras=decision.extras
+        )
+        self._replay.add(step)
 
     def receive(self) -> Unroll | None:
         """Waits for the step; the unrolls that are ready for the learner, new ones with replayed ones, if any."""
@@ -78,7 +80,10 @@ class Actor:
         new = self._replay.newest()
         if new is None or self._config.replayed_per_new == 0:
             return new
-        return concatenate([new, self._replay.sample(self._rng, self._config.replayed_per_new)])
+        unrolls = concatenate([new, self._replay.sample(self._rng, self._config.replayed_per_new)])
+        # In random order, or a batch would hold the unrolls of a few neighbouring actors only.
+        order = self._rng.permutation(len(unrolls.reward))
+        return unrolls.map(lambda leaf: leaf[order])
 
     def get_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values that a checkpoint needs; call `restart` after it."""
@@ -104,10 +109,9 @@ def jit_act(agent: Agent) -> Any:
         actor_state: ActorState,
         key: jax.Array,
         decision: np.uint32,
-        observation: jax.Array,
-        first: jax.Array,
+        now: TimeStep,
         mode: Mode,
     ) -> tuple[Decision, ActorState]:
-        return agent.act(params, actor_state, jax.random.fold_in(key, decision), observation, first, mode)
+        return agent.act(params, actor_state, jax.random.fold_in(key, decision), now, mode)
 
     return act
