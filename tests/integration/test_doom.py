@@ -4,7 +4,9 @@ import math
 import os
 import shutil
 import signal
+import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,14 +79,18 @@ def _fetch(env: ExploreEnv, goal: Place) -> tuple[list[float], bool]:
 
 
 def _engine_pid(env: ExploreEnv) -> int:
-    """The process that has the game's id in its command line."""
+    return _pid_of(env.engine.instance_id)
+
+
+def _pid_of(instance_id: str) -> int:
+    """The process that has a game's id in its command line."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal() and int(folder.name) != os.getpid():
             try:
                 words = (folder / "cmdline").read_bytes()
             except OSError:
                 continue
-            if env.engine.instance_id.encode() in words:
+            if instance_id.encode() in words:
                 return int(folder.name)
     raise AssertionError("the game has no process")
 
@@ -255,6 +261,26 @@ def test_an_engine_that_dies_between_episodes_is_replaced_too(small: ExploreEnv)
     os.kill(_engine_pid(small), signal.SIGKILL)
     assert np.array_equal(small.reset(seed=8)[0], expected)
     assert small.restarts == 1
+
+
+def test_an_engine_ends_with_its_owner_and_not_by_its_interrupt(small: ExploreEnv) -> None:
+    small.reset(seed=0)
+    os.kill(_engine_pid(small), signal.SIGINT)  # Ctrl-C reaches a terminal's children too
+    assert not small.step(FORWARD)[3]
+    assert small.restarts == 0
+
+    script = (
+        "from aql.envs.doom.levels import ExploreEnv\nenv = ExploreEnv('explore_goal_locations_tiny')\n"
+        "env.reset(seed=0)\nprint(env.engine.instance_id, flush=True)\ninput()"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdin=-1, stdout=-1, text=True, close_fds=False) as owner:
+        assert owner.stdout is not None
+        pid = _pid_of(owner.stdout.readline().strip())
+        owner.kill()
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < deadline, "the engine outlived the process that started it"
+        time.sleep(0.05)
 
 
 def test_registered_with_gymnasium_and_rendered() -> None:

@@ -14,7 +14,7 @@ from aql.actions import UNLIMITED
 from aql.errors import UserError, unknown
 
 
-def adapt(env: gymnasium.Env, bound: float | None = None, observe: str | None = None) -> gymnasium.Env:
+def adapt(env: gymnasium.Env, bound: Any = None, observe: Any = None) -> gymnasium.Env:
     """The environment with the options applied."""
     if bound is not None:
         env = BoundedActions(env, bound)
@@ -24,7 +24,7 @@ def adapt(env: gymnasium.Env, bound: float | None = None, observe: str | None = 
 class BoundedActions(gymnasium.Wrapper):
     """Limits the actions that have no limits. What is chosen within them reaches the environment as it is."""
 
-    def __init__(self, env: gymnasium.Env, bound: float) -> None:
+    def __init__(self, env: gymnasium.Env, bound: Any) -> None:
         super().__init__(env)
         if not isinstance(bound, int | float) or not 0 < bound < UNLIMITED:
             raise UserError(f"bound is {bound!r}: expected a number above 0")

@@ -70,7 +70,7 @@ def is_image(space: gymnasium.Space) -> bool:
 
 
 def from_gymnasium(space: gymnasium.Space) -> Observations:
-    """How observations of the space are read: an image stays uint8, any other Box becomes float32, all else a vector."""
+    """How observations of the space are read: an image as it is, another Box as float32, all else as a vector."""
     finite = spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
     if isinstance(space, spaces.Box):
         return Observations(space.shape, np.dtype(np.uint8 if is_image(space) else np.float32))

@@ -223,11 +223,14 @@ class Engine:
         return game
 
     def _launcher(self, program: Path) -> Path:
-        """The program, started so that it does not outlive this process, however that ends; where Linux allows it."""
-        if shutil.which("setpriv") is None:
-            return program
+        """A script that starts the program so that it ends with this process, and not before.
+
+        Ctrl-C in a terminal reaches children too: it is for this process to end what it started. And a killed one
+        cannot end anything, so that the kernel has to, where it is Linux.
+        """
+        bound = "setpriv --pdeathsig KILL -- " if shutil.which("setpriv") else ""
         script = Path(self._folder.name) / "launch.sh"
-        script.write_text(f'#!/bin/sh\nexec setpriv --pdeathsig KILL -- {shlex.quote(str(program))} "$@"\n')
+        script.write_text(f'#!/bin/sh\ntrap "" INT\nexec {bound}{shlex.quote(str(program))} "$@"\n')
         script.chmod(0o700)
         return script
 

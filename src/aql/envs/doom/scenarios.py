@@ -24,7 +24,8 @@ class TimeLimits(gymnasium.Wrapper):
 
 def make(env_id: str, num_envs: int, num_threads: int | None = None) -> ThreadedVector:
     """The vector for one of ViZDoom's ids."""
-    return ThreadedVector([_make_one(env_id) for _ in range(num_envs)], num_threads)
+    envs = [_make_one(env_id) for _ in range(num_envs)]
+    return ThreadedVector(envs, num_threads, envs[0].observations)
 
 
 def make_rendered(env_id: str) -> RenderedEnv:
