@@ -17,7 +17,7 @@ from aql.runtime import checkpoint
 from aql.runtime.learner import Learner
 
 CONFIG = "config.json"
-PACKAGES = ("aql", "jax", "jaxlib", "flax", "optax", "numpy", "gymnasium", "envpool", "mujoco", "dm_control")
+PACKAGES = ("aql", "jax", "jaxlib", "flax", "optax", "numpy", "gymnasium", "envpool", "mujoco", "dm_control", "vizdoom")
 
 
 def default_folder(config: Config) -> Path:
