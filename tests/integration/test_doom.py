@@ -22,7 +22,7 @@ from aql.actions import Discrete, Interval
 from aql.cli import main
 from aql.envs import doom
 from aql.envs.doom import actions, engine, maps
-from aql.envs.doom.levels import ExploreEnv
+from aql.envs.doom.levels import LEVELS, ExploreEnv
 from aql.envs.doom.maps import CELL, Maze, Place, Theme, Thing
 from aql.errors import UserError
 
@@ -270,7 +270,7 @@ def test_an_engine_ends_with_its_owner_and_not_by_its_interrupt(small: ExploreEn
     assert small.restarts == 0
 
     script = (
-        "from aql.envs.doom.levels import ExploreEnv\nenv = ExploreEnv('explore_goal_locations_tiny')\n"
+        "from aql.envs.doom.levels import LEVELS, ExploreEnv\nenv = ExploreEnv('explore_goal_locations_tiny')\n"
         "env.reset(seed=0)\nprint(env.engine.instance_id, flush=True)\ninput()"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdin=-1, stdout=-1, text=True, close_fds=False) as owner:
@@ -301,7 +301,7 @@ def test_registered_with_gymnasium_and_rendered() -> None:
 def test_ids_options_and_errors(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["envs"]) == 0
     listed = capsys.readouterr().out.splitlines()
-    assert {f"doom/{name}" for name in doom.LEVELS} <= set(listed)
+    assert {f"doom/{name}" for name in LEVELS} <= set(listed)
     for env_id, words in (
         ("doom/explore_goal_location_small", "did you mean doom/explore_goal_locations_small"),
         ("doom/explore_goal_locations_tiny?action_set=eleven", "expected full or curated"),

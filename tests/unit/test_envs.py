@@ -239,13 +239,13 @@ def test_infinite_actions_are_refused_unless_bounded(limit: float) -> None:
     space = spaces.Dict({"a": spaces.MultiBinary(2), "b": spaces.Tuple([spaces.Box(-limit, limit, (1,))])})
     with pytest.raises(UserError, match=r"unbounded.*bound=10"):
         envs.from_envs([Script(action_space=space)])
-    wrapped = adapters.adapt(Script(action_space=space), bound=3)
-    env = envs.from_envs([wrapped])
+    script = Script(action_space=space)
+    env = envs.from_envs([adapters.adapt(script, bound=3)])
     assert env.action_space.subactions == (Discrete(2), Discrete(2), Interval(-3, 3))
     env.reset(0)
     env.send(np.array([[1, 0, 0.5]], np.float32))
     env.receive()
-    (action,) = wrapped.unwrapped.actions
+    (action,) = script.actions
     assert (action["a"].tolist(), action["b"][0].tolist()) == ([1, 0], [1.5])
     with pytest.raises(UserError, match="bound is 'wide': expected a number above 0"):
         adapters.adapt(Script(action_space=space), bound="wide")

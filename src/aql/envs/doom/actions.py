@@ -30,7 +30,7 @@ def space(action_set: str) -> gymnasium.Space:
         raise unknown("action_set", action_set, ACTION_SETS, f"expected {' or '.join(ACTION_SETS)}")
     if action_set == "curated":
         return gymnasium.spaces.Discrete(len(CURATED))
-    return gymnasium.spaces.MultiDiscrete(SIZES)
+    return gymnasium.spaces.MultiDiscrete(list(SIZES))
 
 
 def buttons(action: np.ndarray | int) -> list[float]:

@@ -8,7 +8,7 @@ frames.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -38,6 +38,7 @@ LEVELS = {
         engine.GOAL, reward=10, share=0, size=7, max_rooms=1, simplify=False, steps=450
     ),
 }
+METADATA: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 15}  # 60 frames a second, 4 a step
 RENDER_SCALE = 4
 
 
@@ -56,7 +57,7 @@ class ExploreEnv(gymnasium.Env[np.ndarray, Any]):
       render_mode: None or `rgb_array`, which shows what the agent sees.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 15}
+    metadata = METADATA
 
     def __init__(
         self, level: str, action_set: str = "full", resolution: int = 84, render_mode: str | None = None
@@ -69,6 +70,8 @@ class ExploreEnv(gymnasium.Env[np.ndarray, Any]):
         self.render_mode = render_mode
         self.engine = engine.Engine(resolution)
         self._frame = np.zeros((resolution, resolution, 3), np.uint8)
+        self._steps = 0
+        self._found = 0  # on this map so far
 
     @property
     def restarts(self) -> int:
