@@ -20,11 +20,13 @@ import vizdoom
 from aql import envs
 from aql.actions import Discrete, Interval
 from aql.cli import main
+from aql.config import preset
 from aql.envs import doom
 from aql.envs.doom import actions, engine, maps
 from aql.envs.doom.levels import LEVELS, ExploreEnv
 from aql.envs.doom.maps import CELL, Maze, Place, Theme, Thing
 from aql.errors import UserError
+from aql.runtime.local import Trainer
 
 NOTHING = np.array([3, 3, 1, 1, 0, 0, 0])
 FORWARD = np.array([3, 3, 1, 2, 0, 0, 0])
@@ -254,6 +256,22 @@ def test_a_killed_engine_is_replaced_and_ends_one_episode_as_a_time_limit_does()
         vector.close()
         vector.close()
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_training_goes_on_when_an_engine_is_killed() -> None:
+    small = {"critic_layers": (8,), "proposal_layers": (8,), "num_critics": 1, "batch_size": 8, "updates_per_call": 1}
+    config = preset("fast", actors=2, random_steps=20, log_every=10, eval_every=10_000, **small)
+    env = doom.make("doom/explore_goal_locations_tiny?resolution=8&action_set=curated", 2)
+    trainer = Trainer(config, env, env)
+    lines: list[dict[str, Any]] = []
+    for step in range(40):
+        if step == 20:
+            os.kill(_engine_pid(env.levels[1]), signal.SIGKILL)
+        trainer.step(lambda steps, **metrics: lines.append({"steps": steps, **metrics}))
+    env.close()
+    assert {line["env_restarts"] for line in lines if line["steps"] <= 40} == {0}
+    assert lines[-1]["env_restarts"] == 1
+    assert lines[-1]["updates"] > lines[len(lines) // 2]["updates"]
 
 
 def test_an_engine_that_dies_between_episodes_is_replaced_too(small: ExploreEnv) -> None:
