@@ -363,7 +363,7 @@ def test_scenarios_of_vizdoom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not np.array_equal(hybrid.receive().observation, first.observation)
     hybrid.close()
 
-    basic = envs.make(f"VizdoomBasic-v1?{options}", 1)
+    basic = envs.make(f"vizdoom.gymnasium_wrapper:VizdoomBasic-v1?{options}", 1)
     basic.reset(0)
     for _ in range(75):  # 300 tics
         basic.send(np.zeros((1, 1), np.float32))

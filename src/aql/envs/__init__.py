@@ -36,7 +36,7 @@ def make(env_id: str, num_envs: int, num_threads: int | None = None, backend: st
         return toys.TOYS[env_id](num_envs)
     if env_id.startswith("doom/"):
         return doom.make(env_id, num_envs, num_threads)
-    if env_id.startswith(scenarios.PREFIX):
+    if env_id.startswith(scenarios.PREFIXES):
         return scenarios.make(env_id, num_envs, num_threads)
     return gym.make(env_id, num_envs, list_ids())
 
@@ -49,7 +49,7 @@ def make_rendered(env_id: str) -> RenderedEnv:
         raise UserError(f"{env_id} has no picture: film a control task or a Gymnasium environment")
     if env_id.startswith("doom/"):
         return doom.make_rendered(env_id)
-    if env_id.startswith(scenarios.PREFIX):
+    if env_id.startswith(scenarios.PREFIXES):
         return scenarios.make_rendered(env_id)
     return gym.make_rendered(env_id, list_ids())
 

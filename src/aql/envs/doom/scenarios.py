@@ -1,6 +1,7 @@
 """ViZDoom's own scenarios by their Gymnasium ids: `VizdoomDeathmatch-v1?observe=screen&bound=10&frame_skip=4`."""
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -10,7 +11,7 @@ from aql.envs.doom.engine import load_vizdoom
 from aql.envs.serial import RenderedEnv
 from aql.envs.threaded import ThreadedVector
 
-PREFIX = "Vizdoom"
+PREFIXES = ("Vizdoom", "vizdoom.gymnasium_wrapper:Vizdoom")
 
 
 class TimeLimits(gymnasium.Wrapper):
@@ -24,16 +25,19 @@ class TimeLimits(gymnasium.Wrapper):
 
 def make(env_id: str, num_envs: int, num_threads: int | None = None) -> ThreadedVector:
     """The vector for one of ViZDoom's ids."""
-    envs = [_make_one(env_id) for _ in range(num_envs)]
+    build = builder(env_id)
+    envs = [gym.GymEnv(build()) for _ in range(num_envs)]
     return ThreadedVector(envs, num_threads, envs[0].observations)
 
 
 def make_rendered(env_id: str) -> RenderedEnv:
     """One scenario that can be filmed."""
-    return RenderedEnv(_make_one(env_id, render_mode="rgb_array"))
+    return RenderedEnv(gym.GymEnv(builder(env_id)(render_mode="rgb_array")))
 
 
-def _make_one(env_id: str, **more: Any) -> gym.GymEnv:
+def builder(env_id: str) -> Callable[..., gymnasium.Env]:
+    """What to call for one scenario."""
     load_vizdoom()
     importlib.import_module("vizdoom.gymnasium_wrapper")  # which registers the ids
-    return gym.GymEnv(TimeLimits(gym.builder(env_id)(**more)))
+    build = gym.builder(env_id)
+    return lambda **options: TimeLimits(build(**options))
