@@ -172,6 +172,27 @@ def test_a_wall_stops_both_the_hand_and_the_eye(bare: engine.Engine) -> None:
     assert (counts[5], counts[-1]) == (0, 1)  # not before the agent is there
 
 
+@pytest.mark.parametrize("resolution", [84, 42])
+def test_the_picture_spans_90_degrees(resolution: int) -> None:
+    maze = Maze(("******", "*   G*", "*    *", "*    *", "*P   *", "******"))
+    game = engine.Engine(resolution)
+
+    def columns(angle: int) -> np.ndarray:
+        """Where the goal is seen, from -1 (left) to 1, by someone who looks so far to the right of it."""
+        start = Thing(engine.PLAYER_START, maze.spawns[0], 45 - angle)
+        pictures = [
+            game.play(maps.textmap(maze, THEME, things), seed=0)
+            for things in ([start], [start, Thing(engine.GOAL, maze.objects[0])])
+        ]
+        changed = (pictures[0] != pictures[1]).any(axis=(0, 2))
+        return 2 * (np.flatnonzero(changed) + 0.5) / resolution - 1
+
+    for angle in (0, 20, 40, -40):
+        assert columns(angle).mean() == pytest.approx(-math.tan(math.radians(angle)), abs=0.05)
+    assert len(columns(50)) == 0
+    game.close()
+
+
 def test_same_seed_same_episode(small: ExploreEnv) -> None:
     def play(env: ExploreEnv, seed: int) -> list[np.ndarray]:
         rng = np.random.default_rng(0)
@@ -190,8 +211,12 @@ def test_same_seed_same_episode(small: ExploreEnv) -> None:
     assert not np.array_equal(first[0], first[-1])  # every episode has its own maze
 
 
-def test_an_episode_has_1350_steps_and_ends_by_its_limit(small: ExploreEnv) -> None:
+def test_an_episode_has_1350_steps_and_ends_by_its_limit(
+    small: ExploreEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     small.reset(seed=0)
+    assert list(tmp_path.iterdir()) == []  # the engine leaves nothing where the user is
     for step in range(1, 1351):
         _, reward, terminated, truncated, _ = small.step(NOTHING)
         assert (reward, terminated, truncated) == (0, False, step == 1350)
@@ -333,6 +358,8 @@ def test_ids_options_and_errors(capsys: pytest.CaptureFixture[str], monkeypatch:
             envs.make(env_id, 1)
     assert main(["train", "control/cartpole-swingup", "--action_set", "curated"]) == 2
     assert "control/cartpole-swingup has no option 'action_set'" in capsys.readouterr().err
+    assert main(["train", "doom/explore_goal_locations_tiny?resolution=42", "--action_set", "eleven"]) == 2
+    assert "unknown action_set 'eleven'" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "vizdoom", None)
     with pytest.raises(UserError, match=r"need vizdoom: pip install 'aql\[doom\]'"):
         envs.make("doom/explore_goal_locations_tiny", 1)

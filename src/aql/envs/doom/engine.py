@@ -203,7 +203,6 @@ class Engine:
         game.set_doom_scenario_path(str(self._wad))
         game.set_doom_map("MAP01")
         game.set_doom_config_path(str(Path(self._folder.name) / "engine.ini"))
-        game.add_game_args(f"-savedir {self._folder.name}")  # else an empty folder appears where the user is
         game.set_screen_resolution(vizdoom.ScreenResolution.RES_160X120)
         game.set_screen_format(vizdoom.ScreenFormat.RGB24)
         game.set_window_visible(False)
@@ -226,11 +225,13 @@ class Engine:
         """A script that starts the program so that it ends with this process, and not before.
 
         Ctrl-C in a terminal reaches children too: it is for this process to end what it started. And a killed one
-        cannot end anything, so that the kernel has to, where it is Linux.
+        cannot end anything, so that the kernel has to, where it is Linux. What the engine writes into the current
+        folder goes into its own.
         """
         bound = "setpriv --pdeathsig KILL -- " if shutil.which("setpriv") else ""
         script = Path(self._folder.name) / "launch.sh"
-        script.write_text(f'#!/bin/sh\ntrap "" INT\nexec {bound}{shlex.quote(str(program))} "$@"\n')
+        lines = ["#!/bin/sh", 'trap "" INT', 'cd "$(dirname "$0")"', f'exec {bound}{shlex.quote(str(program))} "$@"']
+        script.write_text("\n".join(lines) + "\n")
         script.chmod(0o700)
         return script
 
