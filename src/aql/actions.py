@@ -19,6 +19,8 @@ import numpy as np
 
 from aql.errors import UserError
 
+UNLIMITED = 1e9  # no bound: some libraries spell it with a finite number that is larger
+
 
 @dataclasses.dataclass(frozen=True)
 class Discrete:
@@ -40,10 +42,10 @@ class Interval:
     bins: int | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high)):
+        if not (abs(self.low) < UNLIMITED and abs(self.high) < UNLIMITED):
             raise UserError(
-                f"the interval [{self.low}, {self.high}] is unbounded: uniform search needs finite bounds; "
-                "wrap the environment in gymnasium.wrappers.TransformAction with a finite Box"
+                f"the interval [{self.low}, {self.high}] is unbounded: uniform search needs finite bounds; give them "
+                "by the id, as in VizdoomDeathmatch-v1?bound=10, or by gymnasium.wrappers.TransformAction"
             )
         if not self.low < self.high:
             raise UserError(f"the interval [{self.low}, {self.high}] is empty: low must be below high")

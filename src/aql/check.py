@@ -18,6 +18,7 @@ from aql.actions import ActionSpace, Discrete, Interval
 from aql.agents.base import EnvSpec
 from aql.config import Config
 from aql.envs import gym, observations
+from aql.envs.doom import scenarios
 from aql.errors import UserError
 
 LARGE_REWARD = 1_000.0  # beyond this, critics take long to grow to the size of the returns
@@ -94,14 +95,15 @@ class Step(NamedTuple):
 def check(env_id: str, config: Config, steps: int = 1000) -> Report:
     """Plays `steps` random steps, twice, and looks at all that comes back."""
     report = Report(env_id)
-    if env_id.startswith(("control/", "toy/")):
+    if env_id.startswith(("control/", "doom/", "toy/")):
         ours = envs.make(env_id, 1)
         report.facts["observation"] = f"{ours.observation_shape} of {ours.observation_dtype}"
         _describe_actions(report, ours.action_space, config, ours.observation_shape)
         ours.close()
         _compare(report, lambda: list(_play_vector(env_id, steps, config.seed)))
         return report
-    build = gym.builder(env_id, envs.list_ids())
+    known = envs.list_ids()
+    build = scenarios.builder(env_id) if env_id.startswith(scenarios.PREFIXES) else gym.builder(env_id, known)
     env = build()
     report.facts["observation"] = str(env.observation_space)
     report.facts["action"] = str(env.action_space)

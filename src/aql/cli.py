@@ -1,6 +1,7 @@
 """The command `aql`."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import shlex
@@ -96,6 +97,8 @@ class _TrainOptions:
     """the run's folder; default: runs/ENV/AGENT/TIME-sSEED"""
     resume: Path | None = None
     """go on with this run where its newest checkpoint is; nothing but --steps may be changed"""
+    action_set: str | None = None
+    """of an environment that has several: full or curated, for doom levels; the same as ENV?action_set=..."""
     quiet: bool = False
     """no progress line"""
 
@@ -103,6 +106,7 @@ class _TrainOptions:
 def train(arguments: list[str]) -> int:
     """train an agent on an environment: aql train ENV [--agent NAME] [--steps N] ..."""
     from aql import compile_cache, runs
+    from aql.envs import ids
     from aql.runtime import local
 
     arguments = ["--env", *arguments] if arguments and not arguments[0].startswith("-") else arguments
@@ -123,6 +127,9 @@ def train(arguments: list[str]) -> int:
             "no environment given: `aql train control/cartpole-swingup`, for instance; `aql envs` lists them"
         )
     else:
+        if options.action_set is not None:
+            named = ids.with_option(config.env, "action_set", options.action_set)
+            config = dataclasses.replace(config, env=named)
         run = options.out or runs.default_folder(config)
     compile_cache.enable()
     search = local.check(config)

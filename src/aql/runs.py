@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import re
 import shutil
 import subprocess
 import time
@@ -16,13 +17,13 @@ from aql.runtime import checkpoint
 from aql.runtime.learner import Learner
 
 CONFIG = "config.json"
-PACKAGES = ("aql", "jax", "jaxlib", "flax", "optax", "numpy", "gymnasium", "envpool", "mujoco", "dm_control")
+PACKAGES = ("aql", "jax", "jaxlib", "flax", "optax", "numpy", "gymnasium", "envpool", "mujoco", "dm_control", "vizdoom")
 
 
 def default_folder(config: Config) -> Path:
     """runs/<env>/<agent>/<time>-s<seed>."""
     now = time.strftime("%Y%m%d-%H%M%S")
-    return Path("runs") / config.env / config.agent / f"{now}-s{config.seed}"
+    return Path("runs") / re.sub(r"[?&]", "-", config.env) / config.agent / f"{now}-s{config.seed}"
 
 
 def create(run: Path, config: Config) -> None:

@@ -9,7 +9,8 @@ import pytest
 from gymnasium import spaces
 
 from aql import envs
-from aql.envs import control, gym
+from aql.actions import Discrete, Interval
+from aql.envs import adapters, control, gym, ids
 from aql.errors import UserError
 
 
@@ -58,6 +59,15 @@ def script(render_mode: Any = None) -> Any:
 
 def plain() -> Any:
     return Script()
+
+
+def script_that_ends(end: str) -> Any:
+    return Script(end=end)
+
+
+def looking() -> Any:
+    eye = spaces.Box(0, 255, (4, 4, 3), np.uint8)
+    return Script(observation_space=spaces.Dict({"ear": spaces.Discrete(2), "eye": eye}))
 
 
 not_an_env = 3
@@ -212,14 +222,47 @@ def test_other_observations_are_refused(space: Any) -> None:
         envs.from_envs([Script(observation_space=space)])
 
 
-def test_images_are_refused_while_there_is_no_network_for_them() -> None:
-    with pytest.raises(UserError, match=r"images of shape \(8, 9, 3\)"):
-        envs.from_envs([Script(observation_space=spaces.Box(0, 255, (8, 9, 3), np.uint8))])
+def test_images_stay_bytes_and_are_chosen_out_of_a_dict() -> None:
+    image = spaces.Box(0, 255, (8, 9, 3), np.uint8)
+    seen = envs.from_envs([Script(observation_space=image)]).reset(0).observation
+    assert (seen.shape, seen.dtype) == ((1, 8, 9, 3), np.uint8)
+    with pytest.raises(UserError, match="observe=eye"):
+        envs.from_envs([Script(observation_space=spaces.Dict({"ear": spaces.Discrete(2), "eye": image}))])
+    env = envs.make(f"{__name__}:looking?observe=eye", 2)
+    assert env.reset(0).observation.shape == (2, 4, 4, 3)
+    with pytest.raises(UserError, match="unknown part of the observation 'eyes': did you mean eye"):
+        envs.make(f"{__name__}:looking?observe=eyes", 1)
 
 
-def test_infinite_actions_are_refused() -> None:
-    with pytest.raises(UserError, match="unbounded"):
-        envs.from_envs([Script(action_space=spaces.Box(-np.inf, np.inf, (1,)))])
+@pytest.mark.parametrize("limit", [np.inf, np.finfo(np.float32).max])
+def test_infinite_actions_are_refused_unless_bounded(limit: float) -> None:
+    space = spaces.Dict({"a": spaces.MultiBinary(2), "b": spaces.Tuple([spaces.Box(-limit, limit, (1,))])})
+    with pytest.raises(UserError, match=r"unbounded.*bound=10"):
+        envs.from_envs([Script(action_space=space)])
+    script = Script(action_space=space)
+    env = envs.from_envs([adapters.adapt(script, bound=3)])
+    assert env.action_space.subactions == (Discrete(2), Discrete(2), Interval(-3, 3))
+    env.reset(0)
+    env.send(np.array([[1, 0, 0.5]], np.float32))
+    env.receive()
+    (action,) = script.actions
+    assert (action["a"].tolist(), action["b"][0].tolist()) == ([1, 0], [1.5])
+    with pytest.raises(UserError, match="bound is 'wide': expected a number above 0"):
+        adapters.adapt(Script(action_space=space), bound="wide")
+
+
+def test_options_of_an_id_reach_the_constructor() -> None:
+    assert ids.split("a/b?x=1&y=2.5&z=True&w=text") == ("a/b", {"x": 1, "y": 2.5, "z": True, "w": "text"})
+    assert ids.with_option("a/b?x=1&y=2", "x", 3) == "a/b?x=3&y=2"
+    assert ids.with_option("a/b", "x", "text") == "a/b?x=text"
+    env = envs.make(f"{__name__}:script_that_ends?end=truncated", 1)
+    env.reset(0)
+    assert [_zero(env).last.item() for _ in range(2)] == [False, True]
+    with pytest.raises(UserError, match="unexpected keyword argument 'colour'"):
+        envs.make(f"{__name__}:script_that_ends?colour=red", 1)
+    for env_id, words in (("CartPole-v1?x", "name=value"), ("CartPole-v1?x=1&x=2", "twice")):
+        with pytest.raises(UserError, match=words):
+            envs.make(env_id, 1)
 
 
 def test_vectors_share_their_spaces() -> None:

@@ -13,7 +13,7 @@ import gymnasium
 import numpy as np
 
 from aql.actions import ActionSpace
-from aql.envs import observations
+from aql.envs import adapters, ids, observations
 from aql.envs.serial import EVERYTHING, Outcome, RenderedEnv, SerialVector
 from aql.errors import UserError, unknown
 
@@ -139,8 +139,30 @@ def _takes_keyword(function: Callable, name: str) -> bool:
     return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
-def builder(env_id: str, known_ids: Sequence[str]) -> Callable[..., gymnasium.Env]:
-    """What to call for one environment; any keywords go to its constructor."""
+def builder(env_id: str, known_ids: Sequence[str] = ()) -> Callable[..., gymnasium.Env]:
+    """What to call for one environment; any keywords, and the options of the id, go to its constructor.
+
+    Two options are ours: see `adapters`.
+    """
+    name, options = ids.split(env_id)
+    ours = {key: options.pop(key) for key in ("bound", "observe") if key in options}
+    construct = _builder(name, known_ids)
+
+    @functools.wraps(construct)  # `make_rendered` looks at the constructor's own arguments
+    def build(**more: Any) -> gymnasium.Env:
+        try:
+            env = construct(**options, **more)
+        except TypeError as error:
+            if not options:
+                raise
+            raise UserError(f"environment {env_id!r}: {error}; leave the option out") from error
+        return adapters.adapt(env, **ours)
+
+    return build
+
+
+def _builder(env_id: str, known_ids: Sequence[str]) -> Callable[..., gymnasium.Env]:
+    """What to call for an id without options."""
     module_name, colon, attribute = env_id.partition(":")
     if colon:
         module = _import(module_name, env_id)

@@ -64,13 +64,22 @@ class FlatObservations(Observations):
         return np.stack([self.one(row) for row in rows]), False
 
 
+def is_image(space: gymnasium.Space) -> bool:
+    """Whether the space is of pictures, [height, width, channels] uint8."""
+    return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
+
+
 def from_gymnasium(space: gymnasium.Space) -> Observations:
-    """How observations of the space are read: a Box becomes float32, all else a vector."""
+    """How observations of the space are read: an image as it is, another Box as float32, all else as a vector."""
     finite = spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
     if isinstance(space, spaces.Box):
-        if space.dtype == np.uint8 and len(space.shape) == 3:
-            raise UserError(f"observations are images of shape {space.shape}: there is no network for pixels yet")
-        return Observations(space.shape, np.dtype(np.float32))
+        return Observations(space.shape, np.dtype(np.uint8 if is_image(space) else np.float32))
+    images = [name for name, part in space.spaces.items() if is_image(part)] if isinstance(space, spaces.Dict) else []
+    if images:
+        raise UserError(
+            f"the observation is a Dict with images ({', '.join(images)}): name the part to see by the id, "
+            f"as in ID?observe={images[0]}, or use gymnasium.wrappers.TransformObservation"
+        )
     if isinstance(space, finite | spaces.Dict | spaces.Tuple) and space.is_np_flattenable:
         return FlatObservations(space)
     raise UserError(

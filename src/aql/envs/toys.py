@@ -12,7 +12,7 @@ from aql.envs.base import TimeStep, VectorEnv, no_masks
 class Toy:
     """The bookkeeping of episodes. A toy says how episodes start, what a step does and what is seen."""
 
-    observation_dtype = np.dtype(np.float32)
+    observation_dtype: np.dtype = np.dtype(np.float32)
 
     def __init__(self, num_envs: int, action_space: ActionSpace, observation_length: int) -> None:
         self.num_envs = num_envs
@@ -248,7 +248,7 @@ class Recall(Toy):
 class Spot(Toy):
     """A picture with a bright spot in one of its four quarters: 1 for saying in which."""
 
-    observation_dtype = np.dtype(np.uint8)
+    observation_dtype: np.dtype = np.dtype(np.uint8)
 
     def __init__(self, num_envs: int, side: int = 12) -> None:
         super().__init__(num_envs, ActionSpace((Discrete(2), Discrete(2))), 0)

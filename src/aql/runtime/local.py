@@ -102,6 +102,7 @@ class Trainer:
     def __init__(self, config: Config, env: VectorEnv, eval_env: VectorEnv) -> None:
         self._config = config
         self.agent = agents.make(config, EnvSpec.of(env))
+        self._env = env
         self.actor = Actor(self.agent, env, config)
         self.learner = Learner(self.agent, config)
         self.evaluator = Evaluator(self.agent, eval_env, config.seed)
@@ -131,6 +132,8 @@ class Trainer:
         if _passed(before, self.actor.steps, self._config.log_every):
             metrics = {name: float(value) for name, value in self.learner.metrics.items()}
             known = {"seconds": self.seconds, "updates": self.learner.updates, "return_mean": self.recent_return}
+            if hasattr(self._env, "restarts"):  # of environments whose processes may die
+                known["env_restarts"] = self._env.restarts
             report(self.actor.steps, **known, **metrics)
         if _passed(before, self.actor.steps, self._config.eval_every):
             self.evaluate(report)

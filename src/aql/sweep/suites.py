@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import re
 import tomllib
 import typing
 from collections.abc import Iterable, Sequence
@@ -143,7 +144,7 @@ def select(
 def expand(suite: Suite, out: Path) -> list[Cell]:
     """The cells, all of seed 0 first: a sweep that is cut short has something of everything."""
     return [
-        Cell(_config(suite, task, agent, seed), task.group, out / task.env.replace("/", "_") / agent / f"s{seed}")
+        Cell(_config(suite, task, agent, seed), task.group, out / re.sub(r"[/?&]", "_", task.env) / agent / f"s{seed}")
         for seed in range(suite.seeds)
         for task in suite.tasks
         for agent in _once(*suite.agents, *task.agents)
@@ -229,11 +230,12 @@ def check_names(suite: Suite) -> None:
     """Finds misspelt agents and environments before anything is run."""
     from aql import envs
     from aql.agents import AGENTS
+    from aql.envs import ids
 
     for agent in suite.all_agents:
         if agent not in AGENTS:
             raise unknown("agent", agent, AGENTS, "`aql agents` lists them")
     known = set(envs.list_ids())
     for task in suite.tasks:
-        if task.env.startswith(("control/", "hybrid/", "toy/")) and task.env not in known:
+        if task.env.startswith(("control/", "doom/", "hybrid/", "toy/")) and ids.split(task.env)[0] not in known:
             raise unknown("environment", task.env, known, "`aql envs` lists them all")

@@ -1,0 +1,43 @@
+"""ViZDoom's own scenarios by their Gymnasium ids: `VizdoomDeathmatch-v1?observe=screen&bound=10&frame_skip=4`."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+
+from aql.envs import gym
+from aql.envs.doom.engine import load_vizdoom
+from aql.envs.serial import RenderedEnv
+from aql.envs.threaded import ThreadedVector
+
+PREFIXES = ("Vizdoom", "vizdoom.gymnasium_wrapper:Vizdoom")
+
+
+class TimeLimits(gymnasium.Wrapper):
+    """ViZDoom calls a time limit a termination as well; here it is a time limit alone."""
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """One step, ended by what ended it."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, reward, terminated and not truncated, truncated, info
+
+
+def make(env_id: str, num_envs: int, num_threads: int | None = None) -> ThreadedVector:
+    """The vector for one of ViZDoom's ids."""
+    build = builder(env_id)
+    envs = [gym.GymEnv(build()) for _ in range(num_envs)]
+    return ThreadedVector(envs, num_threads, envs[0].observations)
+
+
+def make_rendered(env_id: str) -> RenderedEnv:
+    """One scenario that can be filmed."""
+    return RenderedEnv(gym.GymEnv(builder(env_id)(render_mode="rgb_array")))
+
+
+def builder(env_id: str) -> Callable[..., gymnasium.Env]:
+    """What to call for one scenario."""
+    load_vizdoom()
+    importlib.import_module("vizdoom.gymnasium_wrapper")  # which registers the ids
+    build = gym.builder(env_id)
+    return lambda **options: TimeLimits(build(**options))
