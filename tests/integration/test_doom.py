@@ -339,6 +339,10 @@ def test_registered_with_gymnasium_and_rendered() -> None:
         steps += 1
     assert steps == 450
     env.close()
+    film = envs.make_rendered("doom/explore_goal_locations_tiny?resolution=42")
+    film.reset(0)
+    assert film.render().shape == (168, 168, 3)
+    film.close()
 
 
 def test_ids_options_and_errors(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
