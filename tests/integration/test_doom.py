@@ -306,7 +306,7 @@ def test_an_engine_that_dies_between_episodes_is_replaced_too(small: ExploreEnv)
     assert small.restarts == 1
 
 
-def test_an_engine_ends_with_its_owner_and_not_by_its_interrupt(small: ExploreEnv) -> None:
+def test_an_engine_ends_with_its_owner_and_not_by_its_interrupt(small: ExploreEnv, tmp_path: Path) -> None:
     small.reset(seed=0)
     os.kill(_engine_pid(small), signal.SIGINT)  # Ctrl-C reaches a terminal's children too
     assert not small.step(FORWARD)[3]
@@ -316,14 +316,19 @@ def test_an_engine_ends_with_its_owner_and_not_by_its_interrupt(small: ExploreEn
         "from aql.envs.doom.levels import LEVELS, ExploreEnv\nenv = ExploreEnv('explore_goal_locations_tiny')\n"
         "env.reset(seed=0)\nprint(env.engine.instance_id, flush=True)\ninput()"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stdin=-1, stdout=-1, text=True, close_fds=False) as owner:
+    command, environment = [sys.executable, "-c", script], os.environ | {"TMPDIR": str(tmp_path)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True, close_fds=False) as owner:
         assert owner.stdout is not None
-        pid = _pid_of(owner.stdout.readline().strip())
+        instance_id = owner.stdout.readline().strip()
+        pid = _pid_of(instance_id)
         owner.kill()
     deadline = time.monotonic() + 10
     while Path(f"/proc/{pid}").exists():
         assert time.monotonic() < deadline, "the engine outlived the process that started it"
         time.sleep(0.05)
+    for shared in Path("/dev/shm").glob(f"ViZDoom*{instance_id}"):  # a killed process leaves its shared memory
+        shared.unlink()
 
 
 def test_registered_with_gymnasium_and_rendered() -> None:
@@ -339,6 +344,10 @@ def test_registered_with_gymnasium_and_rendered() -> None:
         steps += 1
     assert steps == 450
     env.close()
+    film = envs.make_rendered("doom/explore_goal_locations_tiny?resolution=42")
+    film.reset(0)
+    assert film.render().shape == (168, 168, 3)
+    film.close()
 
 
 def test_ids_options_and_errors(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

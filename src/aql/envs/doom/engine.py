@@ -56,6 +56,7 @@ actor AqlGoal : AqlThing 20001
 }
 actor AqlObject : AqlThing 20002
 {
+  Scale 1.5
   States
   {
   Spawn:
