@@ -153,8 +153,8 @@ SMALL: dict[str, Any] = {
     "critic_layers": (16, 16),
     "proposal_layers": (16,),
     "actors": 4,
-    "batch_size": 32,
-    "replayed_per_new": 7,
+    "batch_size": 16,
+    "replayed_per_new": 0,  # what matters are actions: few updates do
     "random_steps": 400,
     "num_proposal": 4,
     "num_uniform": 4,

@@ -3,8 +3,7 @@
 They follow the two first-person levels of the paper. There an episode is 90 seconds of 60 frames and an action is held
 for 4 frames, which makes 1350 actor steps. Doom counts 35 tics a second, but time is what we call it: one tic stands
 for one frame, so that the action repeat and the number of steps are those of the paper, and a walk of 1350 steps is
-5400 tics. An agent at full speed passes a cell in 16 tics (8 1/3 of 128 units a tic), where the original takes 19
-frames.
+5400 tics. An agent at full speed passes a cell in 16 tics (8 1/3 of 128 units a tic).
 """
 
 import dataclasses
