@@ -156,9 +156,10 @@ class D3PG:
             return self.config.num_critics * losses.td_loss(q, targets, ~unrolls.first[:, 1:]), q
 
         def policy_loss(policy: Params) -> tuple[jax.Array, jax.Array]:
-            action = apply(self._policy, policy, embedding_tm1)
+            effort = apply(self._policy, policy, embedding_tm1, method="effort")
+            action = jnp.tanh(effort)
             q = evaluate(self._critic, self.space, params.critics, embedding_tm1).values(action)
-            return losses.deterministic_policy_loss(q), action
+            return losses.deterministic_policy_loss(q, effort, self.config.effort_weight), action
 
         (loss, q), gradient = jax.value_and_grad(critic_loss, has_aux=True)(params.critics)
         critics, critic_optimiser = descend(self._critic_optimiser, gradient, state.critic_optimiser, params.critics)
