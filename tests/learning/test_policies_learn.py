@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -67,7 +68,7 @@ def test_d3pg_solves_a_continuous_bandit() -> None:
 
 @pytest.mark.parametrize(
     ("env", "agent", "threshold"),
-    [("discrete", "impala", 0.4), ("hybrid", "impala", 0.33), ("hybrid", "impala-gaussian", 0.33)],
+    [("discrete", "impala", 0.6), ("hybrid", "impala", 0.4), ("hybrid", "impala-gaussian", 0.33)],
 )
 def test_impala_solves_bandits(env: str, agent: str, threshold: float) -> None:
     learned = _greedy_return(_train(f"toy/bandit-{env}", agent, 64_000, gamma=0.0, **IMPALA))
@@ -81,13 +82,14 @@ def test_impala_solves_bandits(env: str, agent: str, threshold: float) -> None:
 def _values(trainer: Trainer, observation: np.ndarray) -> np.ndarray:
     agent: Any = trainer.agent
     state: Any = trainer.learner._state
-    embedding = embed(agent.config, agent.env, state.params.statistics, observation)
+    embedding = embed(agent.config, agent.env, state.params.statistics, jnp.asarray(observation))
     return np.asarray(apply(agent._value, state.value, embedding))
 
 
 def test_impala_walks_the_chain_past_the_bait() -> None:
     """A random walk needs 49 steps on average, and a policy that takes the bait earns 0.01 a step."""
-    trainer = _train("toy/chain", "impala", 64_000, gamma=0.9, **IMPALA)
+    patient = IMPALA | {"unroll_length": 8, "learning_rate": 1e-3, "proposal_learning_rate": 1e-3}
+    trainer = _train("toy/chain", "impala", 64_000, gamma=0.9, **patient)
     values = _values(trainer, np.eye(8, dtype=np.float32)[:-1])
     print("chain:", values, _greedy_return(trainer))
     np.testing.assert_allclose(values, 0.9 ** np.arange(6, -1, -1), atol=0.15)
