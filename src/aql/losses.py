@@ -20,9 +20,13 @@ def proposal_loss(log_prob: jax.Array, entropy: jax.Array, entropy_weight: float
     return -jnp.mean(log_prob) - entropy_weight * jnp.mean(entropy)
 
 
-def deterministic_policy_loss(q: jax.Array) -> jax.Array:
-    """-Q(s, pi(s)), the mean over states: its gradient reaches the policy through the action (Silver et al. 2014)."""
-    return -jnp.mean(q)
+def deterministic_policy_loss(q: jax.Array, effort: jax.Array, effort_weight: float) -> jax.Array:
+    """-Q(s, pi(s)) + weight * effort^2, means over states (and critics, and sub-actions).
+
+    The gradient of Q reaches the policy pi = tanh(effort) through the action (Silver et al. 2014). Where tanh saturates
+    it vanishes, so a policy that was once driven to a bound would stay there: the second term keeps it within reach.
+    """
+    return -jnp.mean(q) + effort_weight * jnp.mean(jnp.square(effort))
 
 
 def policy_gradient_loss(

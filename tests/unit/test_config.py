@@ -45,6 +45,7 @@ INVALID: dict[str, list[Any]] = {
     "lambda_": [-0.1, 1.01, float("nan")],
     "target_ema": [0, -0.1, 1.5],
     "entropy_weight": [-0.01, float("nan")],
+    "effort_weight": [-0.01, float("nan")],
     "eval_every": [0],
     "eval_episodes": [0],
     "checkpoint_every": [0],
@@ -175,6 +176,7 @@ def test_the_paper_preset_is_the_papers_table() -> None:
     assert not config.normalise_observations
     assert config.interval_encoding == "value"
     assert config.entropy_weight == 0.01
+    assert config.effort_weight == 0
     assert config.random_steps == 0
     assert config.uniform_share == 1
     assert not config.act_with_target

@@ -51,10 +51,13 @@ def test_proposal_loss_in_numbers() -> None:
 
 
 def test_deterministic_policy_loss_in_numbers() -> None:
-    # [critics, B]: the mean over both, and uphill is downhill.
-    q = jnp.array([[1.0, 2.0], [4.0, 5.0]])
-    assert losses.deterministic_policy_loss(q) == -3
-    np.testing.assert_allclose(jax.grad(losses.deterministic_policy_loss)(q), [[-0.25, -0.25], [-0.25, -0.25]])
+    # [critics, B]: the mean over both, and uphill is downhill; efforts [B, D] count 0.1 * (1 + 4 + 9 + 0) / 4.
+    q, effort = jnp.array([[1.0, 2.0], [4.0, 5.0]]), jnp.array([[1.0, -2.0], [3.0, 0.0]])
+    assert losses.deterministic_policy_loss(q, effort, 0.0) == -3
+    assert losses.deterministic_policy_loss(q, effort, 0.1) == pytest.approx(-3 + 0.35)
+    by_q, by_effort = jax.grad(losses.deterministic_policy_loss, argnums=(0, 1))(q, effort, 0.1)
+    np.testing.assert_allclose(by_q, [[-0.25, -0.25], [-0.25, -0.25]])
+    np.testing.assert_allclose(by_effort, [[0.05, -0.1], [0.15, 0]], rtol=1e-6)
 
 
 def test_policy_gradient_loss_in_numbers() -> None:

@@ -176,9 +176,10 @@ class D3PG:
             return self.config.num_critics * losses.td_loss(q, targets, ~unrolls.first[:, 1:]), q
 
         def policy_loss(policy: Params) -> tuple[jax.Array, jax.Array]:
-            action = apply(self._policy, policy, embedding_tm1)
+            effort = apply(self._policy, policy, embedding_tm1, method="effort")
+            action = jnp.tanh(effort)
             q = evaluate(self._critic, self.space, params.critics, embedding_tm1).values(action)
-            return losses.deterministic_policy_loss(q), action
+            return losses.deterministic_policy_loss(q, effort, self.config.effort_weight), action
 
         differentiate = jax.value_and_grad(critic_loss, argnums=(0, 1), has_aux=True)
         (loss, q), (critic_gradient, embedding_gradient) = differentiate(params.critics, embedding_tm1)

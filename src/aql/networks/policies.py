@@ -14,9 +14,13 @@ class DeterministicPolicy(nn.Module):
     layers: tuple[int, ...]
 
     @nn.compact
-    def __call__(self, embedding: jax.Array) -> jax.Array:
-        """[..., E] -> [..., D]."""
+    def effort(self, embedding: jax.Array) -> jax.Array:
+        """[..., E] -> [..., D], what tanh is taken of."""
         # Actions begin near 0: where tanh saturates, no gradient would bring them back (Lillicrap et al. 2016).
         small = nn.initializers.variance_scaling(1e-4, "fan_in", "truncated_normal")
         features = nn.relu(Tower(self.layers)(embedding))
-        return jnp.tanh(nn.Dense(self.dimensions, kernel_init=small)(features))
+        return nn.Dense(self.dimensions, kernel_init=small)(features)
+
+    def __call__(self, embedding: jax.Array) -> jax.Array:
+        """[..., E] -> [..., D]."""
+        return jnp.tanh(self.effort(embedding))

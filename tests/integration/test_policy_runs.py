@@ -27,7 +27,7 @@ TINY: dict[str, Any] = {
     "checkpoint_every": 364,
     "log_every": 8,
 }
-RUNS = {
+RUNS: dict[str, dict[str, Any]] = {
     "d3pg": {"env": "toy/bandit-continuous", "random_steps": 40, "replayed_per_new": 2},
     "impala": {"env": "toy/chain"},
 }
