@@ -43,7 +43,7 @@ class AQL:
         self._make_env, name = _maker(env)
         self.config = _config(preset, agent, seed, name, settings)
         self._env = self._make_env(self.config.actors)
-        self._trainer = Trainer(self.config, self._env, self._make_env(self.config.eval_episodes))
+        self._trainer = Trainer.in_process(self.config, self._env, self._make_env(self.config.eval_episodes))
         self._act = jit_act(self._trainer.agent)
         self._key = seeding.key(seed, "predict")
         self._predictions = 0

@@ -16,7 +16,7 @@ from aql.runtime import checkpoint
 from aql.runtime.learner import Learner
 
 CONFIG = "config.json"
-PACKAGES = ("aql", "jax", "jaxlib", "flax", "optax", "numpy", "gymnasium", "envpool", "mujoco", "dm_control")
+PACKAGES = ("aql", "jax", "jaxlib", "flax", "optax", "numpy", "gymnasium", "envpool", "mujoco", "dm_control", "ray")
 
 
 def default_folder(config: Config) -> Path:
