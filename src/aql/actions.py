@@ -135,9 +135,11 @@ class ActionSpace:
         nearest = jnp.round((action - self._offset) / self._step).astype(jnp.int32)
         return jnp.clip(nearest, 0, np.maximum(self.num_choices - 1, 0))
 
-    def sample(self, key: jax.Array, shape: Sequence[int] = ()) -> jax.Array:
-        """[*shape, D] actions drawn uniformly."""
+    def sample(self, key: jax.Array, shape: Sequence[int] = (), allowed: jax.Array | None = None) -> jax.Array:
+        """[*shape, D] actions drawn uniformly; from the `allowed` ones [B, D, K] if the shape is (B, n)."""
         full_shape = (*shape, self.dimensions)
+        if allowed is not None:
+            return self._sample_allowed(jax.random.uniform(key, full_shape), allowed)
         if self.is_discrete and self.num_choices.max() <= 256:
             # Random bits are a visible share of a search; 16 of them leave a bias below 256 / 2^16.
             uniform = (jax.random.bits(key, full_shape, jnp.uint16).astype(jnp.float32) + 0.5) / 2**16
@@ -145,6 +147,53 @@ class ActionSpace:
             uniform = jax.random.uniform(key, full_shape)
         index = jnp.floor(uniform * self.num_choices)
         return jnp.where(self.num_choices > 0, self.from_index(index), 2 * uniform - 1)
+
+    def _sample_allowed(self, uniform: jax.Array, allowed: jax.Array) -> jax.Array:
+        """Uniform numbers [B, n, D] and what is allowed [B, D, K] -> actions [B, n, D]."""
+        rank = jnp.cumsum(allowed, axis=-1)  # the r-th allowed choice is the first one of rank above r
+        r = jnp.floor(uniform * rank[:, None, :, -1])
+        index = jnp.sum(rank[:, None] <= r[..., None], axis=-1)
+        return jnp.where(self.num_choices > 0, self.from_index(index), 2 * uniform - 1)
+
+    # Masks: what the environment allows. It knows the choices of its finite sets, all of them or none.
+
+    @functools.cached_property
+    def mask_sizes(self) -> np.ndarray:
+        """[D] how many entries of a mask speak of each sub-action: its choices, or none for an interval."""
+        return np.array([a.n if isinstance(a, Discrete) else 0 for a in self.subactions])
+
+    def allowed(self, mask: jax.Array) -> jax.Array | None:
+        """[..., M] one entry for each choice of each finite set -> [..., D, K] padded; None, everything, for M = 0."""
+        if mask.shape[-1] == 0:
+            return None
+        owner = np.repeat(np.arange(self.dimensions), self.mask_sizes)
+        choice = np.concatenate([np.arange(n) for n in self.mask_sizes])
+        unmasked = np.arange(max(1, self.num_choices.max())) < np.maximum(self.num_choices, 1)[:, None]
+        full = jnp.broadcast_to(unmasked, (*mask.shape[:-1], *unmasked.shape))
+        return full.at[..., owner, choice].set(mask)
+
+    def mask_from_env(self, mask: Any) -> np.ndarray:
+        """An environment's mask -> [M] bool.
+
+        Either one flat array over the choices of all finite sets, in order, or nested as the space itself, as
+        `space.sample(mask)` of Gymnasium takes it, with None for what is not masked.
+        """
+        size = int(self.mask_sizes.sum())
+        if not isinstance(mask, dict | tuple | list) and np.size(mask) == size:
+            flat = np.ravel(mask)
+        elif self.space is not None and isinstance(mask, dict | tuple | list):
+            flat = np.concatenate([np.ones(0), *_mask_leaves(self.space, mask)])
+        else:
+            raise _wrong_mask(f"shape {np.shape(mask)}", f"{size} entries")
+        strange = flat[~np.isin(flat, (0, 1))]
+        if len(strange):
+            raise UserError(f"an action mask has the entry {strange[0]}: expected 0 and 1, or bool")
+        flat = flat.astype(bool)
+        owner = np.repeat(np.arange(self.dimensions), self.mask_sizes)
+        empty = np.setdiff1d(owner, owner[flat])
+        if len(empty):
+            raise UserError(f"the action mask allows no choice of sub-action {empty[0]}: expected at least one")
+        return flat
 
     def enumerate(self) -> np.ndarray:
         """[size, D] every action, the last sub-action varying fastest."""
@@ -291,6 +340,33 @@ def _unpack(space: gymnasium.Space, action: Any) -> np.ndarray:
     assert space.shape is not None
     leaf = np.asarray(action, np.float64) - _start(space)
     return leaf.reshape((*leaf.shape[: leaf.ndim - len(space.shape)], -1))
+
+
+def _mask_leaves(space: gymnasium.Space, mask: Any) -> Iterator[np.ndarray]:
+    """The masks of the finite sets in a space, flat, in the order of `_subactions`."""
+    sizes = [a.n for a in _subactions(space) if isinstance(a, Discrete)]
+    if mask is None:
+        yield np.ones(sum(sizes))
+    elif isinstance(space, gymnasium.spaces.Dict):
+        if not isinstance(mask, dict) or set(mask) != set(space.spaces):
+            raise _wrong_mask(f"{mask!r}", f"a dict with the keys {list(space.spaces)}")
+        for name, child in space.spaces.items():
+            yield from _mask_leaves(child, mask[name])
+    elif isinstance(space, gymnasium.spaces.Tuple):
+        if not isinstance(mask, tuple | list) or len(mask) != len(space.spaces):
+            raise _wrong_mask(f"{mask!r}", f"a tuple of {len(space.spaces)}")
+        for child, part in zip(space.spaces, mask, strict=True):
+            yield from _mask_leaves(child, part)
+    else:
+        parts = [np.ravel(part) for part in mask] if isinstance(mask, tuple | list) else [np.ravel(mask)]
+        flat = np.concatenate(parts)
+        if len(flat) != sum(sizes):
+            raise _wrong_mask(f"{len(flat)} entries for {space}", f"{sum(sizes)}")
+        yield flat
+
+
+def _wrong_mask(given: str, expected: str) -> UserError:
+    return UserError(f"an action mask has {given}: expected {expected}, one for each choice of each finite set")
 
 
 def _start(space: gymnasium.Space) -> Any:

@@ -10,9 +10,12 @@ import gymnasium
 import numpy as np
 
 from aql import compile_cache, envs
-from aql.agents.base import Mode
+from aql.agents.base import ActorState, Mode
 from aql.config import Config, preset
-from aql.envs.base import VectorEnv
+from aql.envs.base import TimeStep, VectorEnv, no_masks
+from aql.envs.gym_vector import GymVector
+from aql.envs.observations import Observations
+from aql.envs.serial import SerialVector
 from aql.errors import UserError
 from aql.evaluation import Evaluator
 from aql.metrics import Progress
@@ -20,7 +23,7 @@ from aql.runtime import checkpoint, seeding
 from aql.runtime.actor import jit_act
 from aql.runtime.local import Result, Trainer
 
-Environment = str | gymnasium.Env | Callable[[], gymnasium.Env]
+Environment = str | gymnasium.Env | gymnasium.vector.VectorEnv | Callable[[], gymnasium.Env]
 Callback = Callable[[dict[str, Any]], bool | None]
 
 
@@ -30,6 +33,7 @@ class AQL:
     Args:
       env: an id (`control/walker-walk`, `CartPole-v1`), a function that makes a Gymnasium environment, or one
         environment. Each actor needs its own: an instance is copied, by its registered spec or by `copy.deepcopy`.
+        Or a vector environment: its environments are the actors.
       agent: which agent, see `aql.AGENTS`.
       preset: what the settings start from, `fast` or `paper`.
       seed: of everything random.
@@ -40,13 +44,21 @@ class AQL:
         self, env: Environment, *, agent: str = "aql", preset: str = "fast", seed: int = 0, **settings: Any
     ) -> None:
         compile_cache.enable()
+        if isinstance(env, gymnasium.vector.VectorEnv):
+            settings = {"actors": env.num_envs} | settings
         self._make_env, name = _maker(env)
         self.config = _config(preset, agent, seed, name, settings)
         self._env = self._make_env(self.config.actors)
+        self._observations = (
+            self._env.observations
+            if isinstance(self._env, SerialVector | GymVector)
+            else Observations(self._env.observation_shape, self._env.observation_dtype)
+        )
         self._trainer = Trainer.in_process(self.config, self._env, self._make_env(self.config.eval_episodes))
         self._act = jit_act(self._trainer.agent)
         self._key = seeding.key(seed, "predict")
         self._predictions = 0
+        self._actor_states: dict[int, ActorState] = {}  # by the size of the batch
 
     @property
     def actor_steps(self) -> int:
@@ -73,28 +85,32 @@ class AQL:
                 line.update(self.actor_steps, self._trainer.recent_return, result.mean if result else None)
         return self
 
-    def predict(self, observation: Any, deterministic: bool = True) -> Any:
+    def predict(self, observation: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
         """The action for one observation, or a batch of actions for a batch, as the environment takes them.
 
-        Observations that are nested or finite sets are given as vectors, as `gymnasium.spaces.flatten` makes them.
-        Deterministic means greedy. Otherwise the agent explores as its first actor does.
+        Deterministic means greedy. Otherwise the agent explores as its first actor does. `action_masks` is what the
+        environment allows now, in any form that it may give it itself; for a batch, one for each.
         """
-        batch = np.asarray(observation, self._env.observation_dtype)
-        one = batch.shape == self._env.observation_shape
-        if not one and batch.shape[1:] != self._env.observation_shape:
-            expected = f"{self._env.observation_shape}, or a batch (B, ...) of these"
-            raise UserError(f"the observation has shape {batch.shape}: expected {expected}")
-        batch = batch[None] if one else batch
+        batch, one = self._observations.batch(observation)
+        agent, size = self._trainer.agent, len(batch)
+        if action_masks is None:
+            masks = no_masks(size)
+        else:
+            given = [action_masks] if one else action_masks
+            masks = np.stack([self._env.action_space.mask_from_env(mask) for mask in given])
+            if len(masks) != size:
+                raise UserError(f"there are {len(masks)} action masks for {size} observations: one for each is needed")
+        zeros, ones = np.zeros(size, np.float32), np.ones(size, np.float32)
+        now = TimeStep(batch, zeros, ones, zeros.astype(bool), zeros.astype(bool), masks)
         mode: Mode = "greedy" if deterministic else "explore"
-        agent = self._trainer.agent
-        actor_state = agent.init_actors(np.zeros(len(batch), int), self.config.actors)
+        if size not in self._actor_states:
+            self._actor_states[size] = agent.init_actors(np.zeros(size, int), self.config.actors)
         decision, _ = self._act(
             self._trainer.learner.params,
-            actor_state,
+            self._actor_states[size],
             self._key,
             np.uint32(self._predictions),
-            batch,
-            np.zeros(len(batch), bool),
+            now,
             mode=mode,
         )
         self._predictions += 1
@@ -147,6 +163,27 @@ def _maker(env: Environment) -> tuple[Callable[[int], VectorEnv], str]:
             spec = env.spec
             return lambda count: envs.from_envs([gymnasium.make(spec) for _ in range(count)]), UNNAMED
         return lambda count: envs.from_envs([copy.deepcopy(env) for _ in range(count)]), UNNAMED
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        return _from_vector(env), UNNAMED
     if callable(env):
         return lambda count: envs.from_envs([env() for _ in range(count)]), UNNAMED
     raise UserError(f"the environment is {env!r}: expected an id, a gymnasium.Env or a function that makes one")
+
+
+def _from_vector(env: gymnasium.vector.VectorEnv) -> Callable[[int], VectorEnv]:
+    """The vector itself for the actors, which ask first; others like it, for evaluation, after that."""
+    unused = [env]
+
+    def make(count: int) -> VectorEnv:
+        if unused and count == env.num_envs:
+            return GymVector(unused.pop())
+        if unused:
+            raise UserError(f"actors is {count}: the vector environment has {env.num_envs}, and each is an actor")
+        if env.spec is not None:
+            options = {k: v for k, v in env.spec.kwargs.items() if k not in ("num_envs", "vectorization_mode")}
+            return envs.from_envs([gymnasium.make(env.spec.id, **options) for _ in range(count)])
+        if hasattr(env, "env_fns"):
+            return envs.from_envs([env.env_fns[i % env.num_envs]() for i in range(count)])
+        raise UserError(f"{env} cannot be copied for evaluation: make it with gymnasium.make_vec or SyncVectorEnv")
+
+    return make

@@ -42,8 +42,7 @@ class Evaluator:
                 actor_state,
                 self._key,
                 np.uint32(self._decisions),
-                now.observation,
-                now.first,
+                now,
                 mode="greedy",
             )
             self._decisions += 1

@@ -18,6 +18,7 @@ class Unroll(NamedTuple):
     reward: Any  # [B, T+1]
     discount: Any  # [B, T+1] 0 at a true termination only
     first: Any  # [B, T+1] bool
+    mask: Any  # [B, T+1, M] bool, what could be chosen; M = 0 in environments without masks
     extras: dict[str, Any]  # [B, T+1, ...] what the agent wants back, such as `best_action`
 
     def named(self) -> dict[str, Any]:

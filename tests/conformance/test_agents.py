@@ -13,6 +13,7 @@ from aql import agents
 from aql.actions import ActionSpace, Discrete, Interval
 from aql.agents.base import EnvSpec
 from aql.config import Config
+from aql.envs.base import TimeStep, no_masks
 from aql.errors import UserError
 from aql.experience import Unroll
 from aql.runtime import checkpoint
@@ -82,6 +83,12 @@ def _observation(seed: int, *leading: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(*leading, *OBSERVATION)).astype(np.float32)
 
 
+def _now(observation: Any) -> TimeStep:
+    """What environments in the middle of their episodes show."""
+    zeros, no = np.zeros(len(observation), np.float32), np.zeros(len(observation), bool)
+    return TimeStep(observation, zeros, zeros + 1, no, no, no_masks(len(observation)))
+
+
 def _unrolls(agent: Any, seed: int, *leading: int) -> Unroll:
     """Unrolls [*leading, B, T+1] with a reset somewhere."""
     rng = np.random.default_rng(seed)
@@ -96,7 +103,8 @@ def _unrolls(agent: Any, seed: int, *leading: int) -> Unroll:
     first[..., 1, 2] = True
     reward = rng.normal(size=shape).astype(np.float32)
     extras = {"best_action": actions[1], "from_proposal": rng.random(shape) < 0.5}
-    return Unroll(_observation(seed, *shape), actions[0], reward, discount, first, extras)
+    mask = np.ones((*shape, 0), bool)
+    return Unroll(_observation(seed, *shape), actions[0], reward, discount, first, mask, extras)
 
 
 def _any_state(agent: Any) -> Any:
@@ -115,8 +123,8 @@ def _case(name: str, space: str, variant: str = "one critic") -> Case:
 
     @jax.jit
     def act(params: Any, key: Any, observation: Any) -> Any:
-        actor_state, first = agent.init_actors(np.arange(B), B), jnp.zeros(B, bool)
-        return {mode: agent.act(params, actor_state, key, observation, first, mode)[0] for mode in MODES}
+        actor_state = agent.init_actors(np.arange(B), B)
+        return {mode: agent.act(params, actor_state, key, _now(observation), mode)[0] for mode in MODES}
 
     before, update = _any_state(agent), _jit_updates(agent)
     state, metrics = update(jax.tree.map(jnp.copy, before), jax.random.key(1), np.uint32(0), _unrolls(agent, 0, 3))
@@ -256,8 +264,7 @@ def test_one_compilation_per_function(name: str) -> None:
                 actor_state,
                 jax.random.PRNGKey(0),
                 np.uint32(seed),
-                _observation(seed, B),
-                np.zeros(B, bool),
+                _now(_observation(seed, B)),
                 mode=mode,
             )
         state, _ = case.update(state, jax.random.key(seed), np.uint32(seed), _unrolls(case.agent, seed, 3))
@@ -396,8 +403,7 @@ def _explore(states: int, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
         agent.init_actors(np.arange(states), states),
         jax.random.key(1),
         np.uint32(0),
-        _observation(0, states),
-        np.zeros(states, bool),
+        _now(_observation(0, states)),
         mode="explore",
     )
     return np.asarray(decision.action), np.asarray(decision.extras["best_action"])

@@ -37,13 +37,13 @@ class CountingAgent:
     def init_actors(self, index: Any, total: int) -> Any:
         return jnp.zeros(len(index), jnp.float32)
 
-    def act(self, params: Any, actor_state: Any, key: Any, observation: Any, first: Any, mode: Any) -> Any:
-        step, _, place = observation.T
+    def act(self, params: Any, actor_state: Any, key: Any, now: Any, mode: Any) -> Any:
+        step, _, place = now.observation.T
         action = (step % 2)[:, None]
         extras = {
             "best_action": (10 * step + place)[:, None],
             "memory": actor_state,  # how many decisions this actor made before
-            "first_seen": first,
+            "first_seen": now.first,
             "params": jnp.full(len(step), params),
             "random": jnp.full(len(step), mode == "random"),
         }
@@ -108,7 +108,7 @@ def test_replayed_unrolls_are_of_the_same_actor(length: int, aligned: bool) -> N
     for t, unrolls in enumerate(received):
         if unrolls is None:
             continue
-        actors = unrolls.observation[:, 0, 2].astype(int)
+        actors = unrolls.observation[:, 0, 2].astype(int)  # rows come in random order
         assert np.bincount(actors).tolist() == [1 + replayed] * ACTORS
         memory = unrolls.extras["memory"]
         for row, actor in enumerate(actors):
@@ -194,6 +194,7 @@ def _unrolls(first: list[bool], discount: list[float] | None = None) -> Unroll:
         reward=rng.normal(size=shape).astype(np.float32),
         discount=np.broadcast_to(np.array(discount or [1] * len(first), np.float32), shape).copy(),
         first=np.broadcast_to(first, shape).copy(),
+        mask=np.ones((*shape, 0), bool),
         extras={
             "best_action": rng.integers(0, 3, (*shape, 1)).astype(np.float32),
             "from_proposal": np.zeros(shape, bool),

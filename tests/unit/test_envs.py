@@ -203,7 +203,7 @@ def test_observations(space: Any, shape: Any, dtype: Any) -> None:
 def test_discrete_observation_is_one_hot() -> None:
     space = spaces.Discrete(3, start=5)
     adapter = gym.GymEnv(Script(observation_space=space))
-    np.testing.assert_array_equal(adapter._convert(6), [0, 1, 0])
+    np.testing.assert_array_equal(adapter.observations.one(6), [0, 1, 0])
 
 
 @pytest.mark.parametrize("space", [spaces.Text(3), spaces.Sequence(spaces.Discrete(2))])

@@ -21,6 +21,7 @@ def _step(t: int) -> Unroll:
         reward=(10 * t + actor).astype(np.float32),
         discount=np.full(ACTORS, t % 5 != 0, np.float32),
         first=np.full(ACTORS, t % 5 == 0),
+        mask=np.ones((ACTORS, 0), bool),
         extras={"best_action": np.full((ACTORS, 2), -t, np.float32), "memory": np.full((ACTORS, 4, 1), t, np.int64)},
     )
 

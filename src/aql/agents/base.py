@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from aql.actions import ActionSpace
+from aql.envs.base import TimeStep
 from aql.experience import Unroll
 
 Params = Any
@@ -59,11 +60,10 @@ class Agent(Protocol):
         params: Params,
         actor_state: ActorState,
         key: jax.Array,
-        observation: jax.Array,
-        first: jax.Array,
+        now: TimeStep,
         mode: Mode,
     ) -> tuple[Decision, ActorState]:
-        """Decides for observations [B, ...]; `first` [B] says where an episode has just begun."""
+        """Decides for what B environments show now."""
         ...
 
     def update(self, state: LearnerState, key: jax.Array, unrolls: Unroll) -> tuple[LearnerState, Metrics]:

@@ -18,6 +18,7 @@ from aql import losses, returns
 from aql.actions import ActionSpace
 from aql.agents.base import ActorState, Decision, EnvSpec, Metrics, Mode, Params
 from aql.config import Config
+from aql.envs.base import TimeStep
 from aql.experience import Unroll
 from aql.networks import apply, torsos
 from aql.networks.critics import Critic
@@ -105,17 +106,17 @@ class QLearning:
         params: ActingParams,
         actor_state: ActorState,
         key: jax.Array,
-        observation: jax.Array,
-        first: jax.Array,
+        now: TimeStep,
         mode: Mode,
     ) -> tuple[Decision, ActorState]:
         """a* in every state, and the epsilon-greedy action."""
         search_key, explore_key, uniform_key = jax.random.split(key, 3)
-        embedding = self._embed(params.statistics, observation)
+        embedding = self._embed(params.statistics, now.observation)
+        allowed = self.space.allowed(now.mask)
         score = self._evaluate(params.critics, embedding).score
-        found = self.search(params.search, search_key, embedding, score)
+        found = self.search(params.search, search_key, embedding, score, allowed=allowed)
         best = found.action
-        uniform = self.space.sample(uniform_key, best.shape[:1])
+        uniform = self.space.sample(uniform_key, (len(best), 1), allowed)[:, 0]
         shape = best.shape if self.config.epsilon_per_subaction else (best.shape[0], 1)
         explores = jax.random.uniform(explore_key, shape) < actor_state[:, None]
         action = {"greedy": best, "random": uniform, "explore": jnp.where(explores, uniform, best)}[mode]
@@ -131,10 +132,11 @@ class QLearning:
         embedding = self._embed(statistics, unrolls.observation)  # [B, T+1, E]
         # Steps 1..T: step 0 is the last one of the unroll before.
         embedding_t = embedding[:, 1:].reshape(-1, embedding.shape[-1])
+        allowed_t = self.space.allowed(unrolls.mask[:, 1:].reshape(len(embedding_t), unrolls.mask.shape[-1]))
         stored_t = {name: leaf[:, 1:].reshape(-1, *leaf.shape[2:]) for name, leaf in unrolls.extras.items()}
         target_critics = state.target_critics if self._has_target else state.params.critics
         evaluated = self._evaluate(target_critics, embedding_t)
-        best_t, metrics = self._best_actions(state.params.search, key, embedding_t, evaluated, stored_t)
+        best_t, metrics = self._best_actions(state.params.search, key, embedding_t, evaluated, stored_t, allowed_t)
         v_t = self._reduce(evaluated.values(best_t)).reshape(unrolls.reward[:, 1:].shape)
         targets = jax.vmap(returns.peng_q_lambda)(
             unrolls.reward[:, 1:],
@@ -153,7 +155,7 @@ class QLearning:
             self._critic_optimiser, gradient, state.critic_optimiser, state.params.critics
         )
         search_gradient, search_metrics = jax.grad(self.search.loss, has_aux=True)(
-            state.params.search, embedding_t, best_t
+            state.params.search, embedding_t, best_t, allowed_t
         )
         search, search_optimiser = _descend(
             self._search_optimiser, search_gradient, state.search_optimiser, state.params.search
@@ -184,12 +186,18 @@ class QLearning:
         return Evaluated(self._critic, self.space, critics, states)
 
     def _best_actions(
-        self, search: Params, key: jax.Array, embedding: jax.Array, evaluated: "Evaluated", stored: dict[str, jax.Array]
+        self,
+        search: Params,
+        key: jax.Array,
+        embedding: jax.Array,
+        evaluated: "Evaluated",
+        stored: dict[str, jax.Array],
+        allowed: jax.Array | None,
     ) -> tuple[jax.Array, Metrics]:
         """a* of states [B, E]: the actors' own, or the best of those and a new search."""
         best, from_proposal = stored["best_action"], stored["from_proposal"]
         if self.config.fresh_search:
-            found = self.learner_search(search, key, embedding, evaluated.score, known=best[:, None])
+            found = self.learner_search(search, key, embedding, evaluated.score, known=best[:, None], allowed=allowed)
             best, from_proposal = found.action, self.learner_search.from_proposal(found)
         return best, {"share_from_proposal": jnp.mean(from_proposal.astype(jnp.float32))}
 

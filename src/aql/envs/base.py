@@ -1,6 +1,6 @@
 """What the runtime asks of environments: a vector of them, stepped together, that reset themselves."""
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -8,17 +8,23 @@ from aql.actions import ActionSpace
 
 
 class TimeStep(NamedTuple):
-    """What B environments show at one time. All arrays own their memory: the caller may keep them.
+    """What B environments show at one time. Environments give NumPy arrays that the caller may keep.
 
     The step after a `last` one ignores its action and starts the next episode (`first`): that pair of steps
     is not a transition. Reward and discount belong to the action before; they mean nothing where `first`.
     """
 
-    observation: np.ndarray  # [B, *observation_shape]
-    reward: np.ndarray  # [B] float32
-    discount: np.ndarray  # [B] float32, 0 at a true termination only: a time limit has discount 1
-    first: np.ndarray  # [B] bool
-    last: np.ndarray  # [B] bool
+    observation: Any  # [B, *observation_shape]
+    reward: Any  # [B] float32
+    discount: Any  # [B] float32, 0 at a true termination only: a time limit has discount 1
+    first: Any  # [B] bool
+    last: Any  # [B] bool
+    mask: Any  # [B, M] bool, what may be chosen now, see `ActionSpace.allowed`; M = 0 where all may
+
+
+def no_masks(num_envs: int) -> np.ndarray:
+    """[B, 0] the masks of environments that allow every action."""
+    return np.ones((num_envs, 0), bool)
 
 
 class VectorEnv(Protocol):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aql.actions import ActionSpace
-from aql.envs.base import TimeStep, VectorEnv
+from aql.envs.base import TimeStep, VectorEnv, no_masks
 from aql.envs.serial import Outcome, RenderedEnv, SerialVector, spread_seed
 from aql.errors import UserError, unknown
 
@@ -191,6 +191,7 @@ class EnvPoolVector:
             np.where(first, np.float32(1), step.discount[order]),
             first,
             step.step_type[order] == 2,
+            no_masks(self.num_envs),
         )
 
 
@@ -207,13 +208,13 @@ class DmControlEnv:
         self.observation_shape: tuple[int, ...] = (length,)
         self.observation_dtype = np.dtype(np.float32)
 
-    def reset(self, seed: int | None) -> np.ndarray:
+    def reset(self, seed: int | None) -> Outcome:
         """Starts an episode. A seed loads the task again: some tasks draw the model itself from it."""
         if seed is not None:
             self._env.close()
             self._env = self._load(seed)
         self._steps = 0
-        return _flatten(self._env.reset().observation)
+        return Outcome(_flatten(self._env.reset().observation))
 
     def step(self, action: np.ndarray) -> Outcome:
         """One control step."""

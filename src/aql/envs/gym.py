@@ -3,6 +3,7 @@
 import functools
 import importlib
 import inspect
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -10,10 +11,10 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
 
 from aql.actions import ActionSpace
-from aql.envs.serial import Outcome, RenderedEnv, SerialVector
+from aql.envs import observations
+from aql.envs.serial import EVERYTHING, Outcome, RenderedEnv, SerialVector
 from aql.errors import UserError, unknown
 
 
@@ -22,22 +23,36 @@ class GymEnv:
 
     Boxes become float32, a finite set becomes one-hot
     and everything nested is flattened into one float32 vector, as `gymnasium.spaces.utils.flatten` does.
+    Masks come from `info["action_mask"]` or from a method `action_masks()`, as sb3-contrib has it.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
         self._env = env
+        self._spaces = (env.observation_space, env.action_space)
+        self._ask_mask = env.get_wrapper_attr("action_masks") if env.has_wrapper_attr("action_masks") else None
+        self._mask_size: int | None = None  # known from the first reset
+        self._steps = 0
         self.action_space = ActionSpace.from_gymnasium(env.action_space)
-        self._flattened, self.observation_shape, self.observation_dtype = _observation(env.observation_space)
+        self.observations = observations.from_gymnasium(env.observation_space)
+        self.observation_shape, self.observation_dtype = self.observations.shape, self.observations.dtype
 
-    def reset(self, seed: int | None) -> np.ndarray:
+    def reset(self, seed: int | None) -> Outcome:
         """Starts an episode."""
-        return self._convert(self._env.reset(seed=seed)[0])
+        self._steps = 0
+        observation, info = self._env.reset(seed=seed)
+        if self._spaces != (self._env.observation_space, self._env.action_space):
+            raise UserError(f"{self._env} changed its spaces at a reset: they must stay as they were at the start")
+        return Outcome(self._observe(observation), mask=self._mask(info, over=False))
 
     def step(self, action: np.ndarray) -> Outcome:
         """Termination has discount 0; a time limit, which Gymnasium calls truncation, has discount 1."""
-        observation, reward, terminated, truncated, _ = self._env.step(self.action_space.to_env(action))
+        self._steps += 1
+        observation, reward, terminated, truncated, info = self._env.step(self.action_space.to_env(action))
+        if not math.isfinite(reward):
+            raise UserError(f"the reward is {reward} at step {self._steps} of an episode: it must be a finite number")
         last = bool(terminated or truncated)
-        return Outcome(self._convert(observation), float(reward), float(not terminated), last)
+        mask = self._mask(info, over=bool(terminated))
+        return Outcome(self._observe(observation), float(reward), float(not terminated), last, mask)
 
     def render(self, height: int, width: int) -> np.ndarray:
         """RGB in the environment's own size."""
@@ -54,10 +69,31 @@ class GymEnv:
         """Closes the environment."""
         self._env.close()
 
-    def _convert(self, observation: Any) -> np.ndarray:
-        if self._flattened:
-            observation = spaces.utils.flatten(self._env.observation_space, observation)
-        return np.asarray(observation, self.observation_dtype)
+    def _observe(self, observation: Any) -> np.ndarray:
+        try:
+            return self.observations.one(observation)
+        except UserError as error:
+            raise UserError(f"{error} (at step {self._steps} of an episode)") from error
+
+    def _mask(self, info: dict[str, Any], over: bool) -> np.ndarray:
+        """[M] what the environment allows next. After the end there is nothing to choose, so anything goes."""
+        given = info.get("action_mask")
+        if given is None and self._ask_mask is not None:
+            given = self._ask_mask()
+        if over and self._mask_size is not None:
+            return np.ones(self._mask_size, bool)
+        try:
+            mask = EVERYTHING if given is None else self.action_space.mask_from_env(given)
+        except UserError as error:
+            raise UserError(f"{error} (at step {self._steps} of an episode)") from error
+        if self._mask_size is None:
+            self._mask_size = len(mask)
+        elif self._mask_size != len(mask):
+            raise UserError(
+                f"the action mask has {len(mask)} entries at step {self._steps} of an episode and had "
+                f"{self._mask_size} before: an environment that masks must do so at every reset and every step"
+            )
+        return mask
 
 
 def from_envs(envs: Sequence[gymnasium.Env]) -> SerialVector:
@@ -70,7 +106,7 @@ def from_envs(envs: Sequence[gymnasium.Env]) -> SerialVector:
     for env in envs[1:]:
         if env.action_space != envs[0].action_space or env.observation_space != envs[0].observation_space:
             raise UserError(f"{env} and {envs[0]} have different spaces: the environments of a vector share them")
-    return SerialVector(singles)
+    return SerialVector(singles, singles[0].observations)
 
 
 def make(env_id: str, num_envs: int, known_ids: Sequence[str] = ()) -> SerialVector:
@@ -145,19 +181,3 @@ def _checked(factory: Any, env_id: str) -> Callable[..., gymnasium.Env]:
         return env
 
     return build
-
-
-def _observation(space: gymnasium.Space) -> tuple[bool, tuple[int, ...], np.dtype]:
-    """Whether the space is flattened, and what comes out: shape and dtype."""
-    if isinstance(space, spaces.Box):
-        if space.dtype == np.uint8 and len(space.shape) == 3:
-            raise UserError(f"observations are images of shape {space.shape}: there is no network for pixels yet")
-        return False, space.shape, np.dtype(np.float32)
-    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Dict | spaces.Tuple):
-        flat = spaces.utils.flatten_space(space) if space.is_np_flattenable else None
-        if isinstance(flat, spaces.Box):
-            return True, flat.shape, np.dtype(np.float32)
-    raise UserError(
-        f"the observation space {space} is not supported: expected Box, Discrete, MultiDiscrete, "
-        "MultiBinary, Tuple or Dict; wrap the environment in gymnasium.wrappers.TransformObservation"
-    )

@@ -7,15 +7,19 @@ import numpy as np
 
 from aql.actions import ActionSpace
 from aql.envs.base import TimeStep
+from aql.envs.observations import Observations
+
+EVERYTHING = np.ones(0, bool)  # the mask of an environment without masks
 
 
 class Outcome(NamedTuple):
-    """What one step of one environment led to."""
+    """What one step of one environment led to, or how its episode begins."""
 
     observation: np.ndarray
-    reward: float
-    discount: float  # 0 at a true termination only
-    last: bool
+    reward: float = 0.0
+    discount: float = 1.0  # 0 at a true termination only
+    last: bool = False
+    mask: np.ndarray = EVERYTHING  # [M] bool, see `TimeStep`
 
 
 class SingleEnv(Protocol):
@@ -25,7 +29,7 @@ class SingleEnv(Protocol):
     observation_shape: tuple[int, ...]
     observation_dtype: np.dtype
 
-    def reset(self, seed: int | None) -> np.ndarray:
+    def reset(self, seed: int | None) -> Outcome:
         """Starts an episode, as a function of the seed alone; None goes on with the old stream."""
         ...
 
@@ -54,23 +58,22 @@ def spread_seed(seed: int, num_envs: int) -> list[int]:
 class SerialVector:
     """A `VectorEnv` of B single environments that share their spaces."""
 
-    def __init__(self, envs: Sequence[SingleEnv]) -> None:
+    def __init__(self, envs: Sequence[SingleEnv], observations: Observations | None = None) -> None:
         self._envs = list(envs)
         self.num_envs = len(self._envs)
         self.action_space = self._envs[0].action_space
         self.observation_shape = self._envs[0].observation_shape
         self.observation_dtype = self._envs[0].observation_dtype
+        self.observations = observations or Observations(self.observation_shape, self.observation_dtype)
         self._action: np.ndarray | None = None
         self._last = np.zeros(self.num_envs, bool)
 
     def reset(self, seed: int | None) -> TimeStep:
         """Starts new episodes in all environments, as a function of the seed alone if there is one."""
         self._action = None
-        self._last = np.zeros(self.num_envs, bool)
         seeds = [None] * self.num_envs if seed is None else spread_seed(seed, self.num_envs)
-        observation = self._stack([env.reset(s) for env, s in zip(self._envs, seeds, strict=True)])
-        ones = np.ones(self.num_envs, np.float32)
-        return TimeStep(observation, 0 * ones, ones, ones.astype(bool), self._last.copy())
+        outcomes = [env.reset(s) for env, s in zip(self._envs, seeds, strict=True)]
+        return self._stack(outcomes, first=np.ones(self.num_envs, bool))
 
     def send(self, action: np.ndarray) -> None:
         """Notes the actions [B, D]; the work is done in `receive`."""
@@ -81,18 +84,11 @@ class SerialVector:
         assert self._action is not None, "receive without send"
         first = self._last
         outcomes = [
-            Outcome(env.reset(None), 0.0, 1.0, False) if over else env.step(action)
+            env.reset(None) if over else env.step(action)
             for env, over, action in zip(self._envs, first, self._action, strict=True)
         ]
         self._action = None
-        self._last = np.array([o.last for o in outcomes])
-        return TimeStep(
-            self._stack([o.observation for o in outcomes]),
-            np.array([o.reward for o in outcomes], np.float32),
-            np.array([o.discount for o in outcomes], np.float32),
-            first,
-            self._last.copy(),
-        )
+        return self._stack(outcomes, first)
 
     def close(self) -> None:
         """Closes every environment, once."""
@@ -100,8 +96,17 @@ class SerialVector:
             env.close()
         self._envs = []
 
-    def _stack(self, observations: list[np.ndarray]) -> np.ndarray:
-        return np.stack(observations).astype(self.observation_dtype, copy=False)
+    def _stack(self, outcomes: list[Outcome], first: np.ndarray) -> TimeStep:
+        observation, reward, discount, last, mask = zip(*outcomes, strict=True)
+        self._last = np.array(last)
+        return TimeStep(
+            np.stack(observation).astype(self.observation_dtype, copy=False),
+            np.array(reward, np.float32),
+            np.array(discount, np.float32),
+            first,
+            self._last.copy(),
+            np.stack(mask),
+        )
 
 
 class RenderedEnv(SerialVector):

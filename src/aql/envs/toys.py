@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from aql.actions import ActionSpace, Discrete, Interval
-from aql.envs.base import TimeStep, VectorEnv
+from aql.envs.base import TimeStep, VectorEnv, no_masks
 
 
 class Toy:
@@ -51,6 +51,7 @@ class Toy:
             np.where(terminated & ~first, 0, 1).astype(np.float32),
             first,
             self._last.copy(),
+            no_masks(self.num_envs),
         )
 
     def close(self) -> None:

@@ -56,22 +56,23 @@ class Proposal(nn.Module):
             scale = nn.initializers.variance_scaling(1.0, "fan_in", "truncated_normal", in_axis=0, out_axis=(1, 2))
             self.prefix = self.param("prefix", scale, (len(self.space.feature_owner), *shape))
 
-    def __call__(self, embedding: jax.Array) -> jax.Array:
+    def __call__(self, embedding: jax.Array, allowed: jax.Array | None = None) -> jax.Array:
         """[..., E] -> [..., D, K], what the state alone says about each sub-action."""
-        return self.head(nn.relu(self.tower(embedding))) + self._padding
+        parameters = self.head(nn.relu(self.tower(embedding))) + self._padding
+        return parameters if allowed is None else jnp.where(allowed, parameters, NEGLIGIBLE)
 
     def _prefix_weights(self) -> jax.Array:
         """[F, D, K] weights from the features of an action to its sub-actions, 0 unless the feature is earlier."""
         earlier = self.space.feature_owner[:, None] < np.arange(self.space.dimensions)
         return self.prefix * earlier[:, :, None]
 
-    def likelihood(self, embedding: jax.Array, action: jax.Array) -> Likelihood:
+    def likelihood(self, embedding: jax.Array, action: jax.Array, allowed: jax.Array | None = None) -> Likelihood:
         """The log-likelihood of actions [..., D] in states [..., E], and the entropy along them.
 
         A Gaussian's density is taken at the clipped action with the unclipped mean; its entropy is a constant and
         gives no gradient.
         """
-        parameters = self(embedding)
+        parameters = self(embedding, allowed)
         if self.autoregressive:
             weights = self._prefix_weights()
             prefix = self.space.encode(action) @ weights.reshape(len(weights), -1)
@@ -87,7 +88,7 @@ class Proposal(nn.Module):
         entropy = jnp.where(is_choice, choice_entropy, 0.5 + normaliser)
         return Likelihood(jnp.sum(log_prob, axis=-1), jnp.sum(entropy, axis=-1))
 
-    def sample(self, embedding: jax.Array, key: jax.Array, count: int) -> jax.Array:
+    def sample(self, embedding: jax.Array, key: jax.Array, count: int, allowed: jax.Array | None = None) -> jax.Array:
         """[B, E] -> `count` independent actions for each state: [B, count, D].
 
         Samples lie along the last axis while they are made, so that each of the D steps is a few operations on
@@ -95,7 +96,7 @@ class Proposal(nn.Module):
         """
         num_states, dimensions = embedding.shape[0], self.space.dimensions
         noise = jax.random.uniform(key, (dimensions, num_states, count))
-        base = jnp.transpose(self(embedding), (1, 2, 0))[..., None]  # [D, K, B, 1]
+        base = jnp.transpose(self(embedding, allowed), (1, 2, 0))[..., None]  # [D, K, B, 1]
         if not self.autoregressive or dimensions == 1:
             columns = [self._invert(base[d], noise[d], d) for d in range(dimensions)]
             return jnp.stack(columns, axis=-1)

@@ -68,13 +68,15 @@ class Actor:
             self._actor_state,
             self._key,
             np.uint32(self._decisions),
-            now.observation,
-            now.first,
+            now,
             mode=mode,
         )
         decision = jax.tree.map(np.asarray, decision)
         self._env.send(decision.action)
-        self._replay.add(Unroll(now.observation, decision.action, now.reward, now.discount, now.first, decision.extras))
+        step = Unroll(
+            now.observation, decision.action, now.reward, now.discount, now.first, now.mask, extras=decision.extras
+        )
+        self._replay.add(step)
 
     def receive(self) -> Unroll | None:
         """Waits for the step; the unrolls that are ready for the learner, new ones with replayed ones, if any."""
@@ -86,7 +88,10 @@ class Actor:
         new = self._replay.newest()
         if new is None or self._config.replayed_per_new == 0:
             return new
-        return concatenate([new, self._replay.sample(self._rng, self._config.replayed_per_new)])
+        unrolls = concatenate([new, self._replay.sample(self._rng, self._config.replayed_per_new)])
+        # In random order, or a batch would hold the unrolls of a few neighbouring actors only.
+        order = self._rng.permutation(len(unrolls.reward))
+        return unrolls.map(lambda leaf: leaf[order])
 
     def metrics(self) -> dict[str, float]:
         """In one process there is nothing to tell: parameters are the newest, and nobody is started again."""
@@ -116,10 +121,9 @@ def jit_act(agent: Agent) -> Any:
         actor_state: ActorState,
         key: jax.Array,
         decision: np.uint32,
-        observation: jax.Array,
-        first: jax.Array,
+        now: TimeStep,
         mode: Mode,
     ) -> tuple[Decision, ActorState]:
-        return agent.act(params, actor_state, jax.random.fold_in(key, decision), observation, first, mode)
+        return agent.act(params, actor_state, jax.random.fold_in(key, decision), now, mode)
 
     return act

@@ -14,6 +14,7 @@ from aql import agents, envs
 from aql.agents.base import Agent, EnvSpec, Params
 from aql.config import Config
 from aql.envs.base import VectorEnv
+from aql.errors import UserError
 from aql.evaluation import Evaluator
 from aql.experience import Unroll
 from aql.metrics import MetricsWriter, Progress
@@ -114,7 +115,15 @@ def train(config: Config, run: Path, resume: bool = False, quiet: bool = False, 
 
         while trainer.actor.steps < config.steps:
             before = trainer.actor.steps
-            trainer.step(writer.write)
+            try:
+                trainer.step(writer.write)
+            except Exception as error:
+                trainer.write(checkpoint.folder_of(run, before))
+                kept = f"the agent as of step {before:,} is kept: aql train --resume {run}"
+                if isinstance(error, UserError):
+                    raise UserError(f"{error}; {kept}") from error
+                error.add_note(kept)
+                raise
             steps = trainer.actor.steps
             done = steps >= config.steps
             if done and not _passed(before, steps, config.eval_every):
@@ -190,7 +199,16 @@ class Trainer:
         return self.result
 
     def save(self, folder: Path, **more: Any) -> None:
-        """Writes everything that training needs to go on, and starts new episodes as `load` does."""
+        """`write`, and then new episodes as after `load`.
+
+        What a resumed run has to do, the run that goes on does too: so both stay equal.
+        """
+        self.write(folder, **more)
+        self.actor.restart()
+        self.evaluator.restart(self.actor.steps)
+
+    def write(self, folder: Path, **more: Any) -> None:
+        """Writes everything that training needs to go on."""
         actor_arrays, actor_meta = self.actor.get_state()
         learner_arrays, learner_meta = self.learner.get_state()
         meta: dict[str, Any] = {
@@ -202,9 +220,6 @@ class Trainer:
             **more,
         }
         checkpoint.save(folder, {"agent": learner_arrays, "replay": actor_arrays}, meta)
-        # What a resumed run has to do, the run that goes on does too: so both stay equal.
-        self.actor.restart()
-        self.evaluator.restart(self.actor.steps)
 
     def load(self, arrays: checkpoint.Arrays, meta: dict[str, Any]) -> None:
         """The inverse of `save`."""

@@ -35,11 +35,12 @@ class Amortized:
         embedding: jax.Array,
         score: Score,
         known: jax.Array | None = None,
+        allowed: jax.Array | None = None,
     ) -> Found:
         """See `Search`; the proposal's samples come first among the candidates."""
         proposal_key, uniform_key, share_key = jax.random.split(key, 3)
-        proposed = apply(self.proposal, params, embedding, proposal_key, self.num_proposal, method="sample")
-        uniform = self.space.sample(uniform_key, (embedding.shape[0], self.num_uniform))
+        proposed = apply(self.proposal, params, embedding, proposal_key, self.num_proposal, allowed, method="sample")
+        uniform = self.space.sample(uniform_key, (embedding.shape[0], self.num_uniform), allowed)
         if self.uniform_share < 1:
             drawn = jax.random.uniform(share_key, uniform.shape) < self.uniform_share
             uniform = jnp.where(drawn, uniform, proposed[:, jnp.arange(self.num_uniform) % self.num_proposal])
@@ -49,9 +50,11 @@ class Amortized:
         """[B] whether a* came from the proposal: rarely while it knows nothing, mostly once it does."""
         return found.place < self.num_proposal
 
-    def loss(self, params: Params, embedding: jax.Array, best_action: jax.Array) -> tuple[jax.Array, Metrics]:
+    def loss(
+        self, params: Params, embedding: jax.Array, best_action: jax.Array, allowed: jax.Array | None = None
+    ) -> tuple[jax.Array, Metrics]:
         """-log mu(a* | s) - weight * H(mu(. | s))."""
-        log_prob, entropy = apply(self.proposal, params, embedding, best_action, method="likelihood")
+        log_prob, entropy = apply(self.proposal, params, embedding, best_action, allowed, method="likelihood")
         loss = losses.proposal_loss(log_prob, entropy, self.entropy_weight)
         return loss, {
             "proposal_loss": loss,

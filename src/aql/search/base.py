@@ -36,15 +36,21 @@ class Search(Protocol):
         embedding: jax.Array,
         score: Score,
         known: jax.Array | None = None,
+        allowed: jax.Array | None = None,
     ) -> Found:
-        """The best candidate in each state [B, E]. `known` [B, C, D] are candidates that the caller adds."""
+        """The best candidate in each state [B, E].
+
+        `known` [B, C, D] are candidates that the caller adds; `allowed` as in `ActionSpace.allowed`.
+        """
         ...
 
     def from_proposal(self, found: Found) -> jax.Array:
         """[B] whether the found actions came from a learned proposal."""
         ...
 
-    def loss(self, params: Params, embedding: jax.Array, best_action: jax.Array) -> tuple[jax.Array, Metrics]:
+    def loss(
+        self, params: Params, embedding: jax.Array, best_action: jax.Array, allowed: jax.Array | None = None
+    ) -> tuple[jax.Array, Metrics]:
         """What to descend so that the best actions [B, D] become easier to find in their states [B, E]."""
         ...
 
@@ -60,7 +66,9 @@ class Fixed:
         """Nothing is learned, so nothing came from it."""
         return jnp.zeros(found.place.shape, bool)
 
-    def loss(self, params: Params, embedding: jax.Array, best_action: jax.Array) -> tuple[jax.Array, Metrics]:
+    def loss(
+        self, params: Params, embedding: jax.Array, best_action: jax.Array, allowed: jax.Array | None = None
+    ) -> tuple[jax.Array, Metrics]:
         """Nothing to descend."""
         return jnp.zeros(()), {}
 

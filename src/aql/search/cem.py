@@ -30,10 +30,11 @@ class CrossEntropy(Fixed):
         embedding: jax.Array,
         score: Score,
         known: jax.Array | None = None,
+        allowed: jax.Array | None = None,
     ) -> Found:
         """See `Search`."""
         keys = jax.random.split(key, self.iterations)
-        candidates = self.space.sample(keys[0], (embedding.shape[0], self.samples))
+        candidates = self.space.sample(keys[0], (embedding.shape[0], self.samples), allowed)
         if known is not None:
             candidates = jnp.concatenate([candidates, known], axis=1)
         tried, values = candidates, score(candidates)

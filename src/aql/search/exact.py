@@ -38,7 +38,12 @@ class Exact(Fixed):
         embedding: jax.Array,
         score: Score,
         known: jax.Array | None = None,
+        allowed: jax.Array | None = None,
     ) -> Found:
         """See `Search`; `known` actions are among the candidates already."""
         everything = jnp.broadcast_to(self._actions, (embedding.shape[0], *self._actions.shape))
-        return best_of(everything, score)
+        if allowed is None:
+            return best_of(everything, score)
+        index = self.space.to_index(jnp.asarray(self._actions))  # [A, D]
+        may = jnp.all(allowed[:, np.arange(self.space.dimensions), index], axis=-1)  # [B, A]
+        return best_of(everything, lambda candidates: jnp.where(may, score(candidates), -jnp.inf))

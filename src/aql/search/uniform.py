@@ -22,6 +22,7 @@ class Uniform(Fixed):
         embedding: jax.Array,
         score: Score,
         known: jax.Array | None = None,
+        allowed: jax.Array | None = None,
     ) -> Found:
         """See `Search`."""
-        return best_of(self.space.sample(key, (embedding.shape[0], self.num_uniform)), score, known)
+        return best_of(self.space.sample(key, (embedding.shape[0], self.num_uniform), allowed), score, known)
