@@ -250,9 +250,9 @@ def main() -> None:
         unrolls = fed.updates * config.batch_size
         note(setting, "unrolls that the learner takes", unrolls, "unrolls/s")
         call_seconds, call_bytes = acting_alone(config, share, arguments.seconds)
-        call_steps = decisions_per_call(config, share) * share.count
-        note(setting, f"acting, {share.count} actors on one core", call_steps / call_seconds, "steps/s")
-        actor_rate = call_steps / call_seconds / share.count
+        call_steps = decisions_per_call(config, share) * share.size
+        note(setting, f"acting, {share.size} actors on one core", call_steps / call_seconds, "steps/s")
+        actor_rate = call_steps / call_seconds / share.size
         note(setting, "actors that one learner feeds", fed.updates / per_step / actor_rate, "actors")
         # What Ray adds to a result: the time of a call with stub workers beyond its updates.
         take = max(1 / fed.calls - (fed.updates / fed.calls) / alone, 1e-4) if fed.calls else 1e-3

@@ -48,6 +48,10 @@ class AQL:
             settings = {"actors": env.num_envs} | settings
         self._make_env, name = _maker(env)
         self.config = _config(preset, agent, seed, name, settings)
+        if self.config.workers:
+            raise UserError(
+                f"workers is {self.config.workers}: here actors and learner share a process; use `aql train`"
+            )
         self._env = self._make_env(self.config.actors)
         self._observations = (
             self._env.observations

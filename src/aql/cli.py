@@ -170,7 +170,7 @@ def _resumed_config(run: Path, arguments: list[str]) -> Config:
     if extra:
         raise UserError(f"{', '.join(sorted(extra))} cannot be changed in a resumed run: only --steps can")
     config = runs.read_config(run)
-    changes = {}
+    changes: dict[str, int] = {}
     for name in ("steps", "workers"):
         value = _value_of(f"--{name}", arguments)
         if value is not None and not value.isdecimal():

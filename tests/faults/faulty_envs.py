@@ -17,7 +17,7 @@ OBSERVATION = np.ones(3, np.float32)
 
 
 class Env(gymnasium.Env):
-    """Episodes of 20 steps with reward 1; `fault` is called with the number of every step."""
+    """Episodes of 20 steps with reward 1. `fault` is called with the number of every step, and may give what to see."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (3,))
     action_space = gymnasium.spaces.Discrete(2)
@@ -34,10 +34,10 @@ class Env(gymnasium.Env):
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self._steps += 1
-        reward = self._fault(self._steps) if in_worker() else None
+        seen = self._fault(self._steps) if in_worker() else None
         if self._steps == 60:
             _note(f"alive-{os.getpid()}")
-        return OBSERVATION, 1.0 if reward is None else reward, False, self._steps % 20 == 0, {}
+        return OBSERVATION * (1.0 if seen is None else seen), 1.0, False, self._steps % 20 == 0, {}
 
 
 def in_worker() -> bool:
@@ -96,13 +96,11 @@ def broken() -> Env:
 
 
 def slow() -> Env:
-    """The first one to ask takes a quarter of a second for each step."""
-    asked: list[bool] = []
+    """The first one to come so far takes one step for as long as the test wants."""
 
     def fault(step: int) -> None:
-        if not asked:
-            asked.append(_first("slow"))
-        if asked[0]:
-            time.sleep(0.25)
+        if step == 30 and _first("slow"):
+            while not (Path(os.environ["AQL_FAULTS"]) / "over").exists():
+                time.sleep(0.1)
 
     return Env(fault)

@@ -26,10 +26,10 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason=
 
 TINY: dict[str, Any] = {
     "env": "faulty_envs:good",
-    "agent": "aql",
+    "agent": "uniform",
     "actors": 4,
     "workers": 1,
-    "steps": 1200,
+    "steps": 480,
     "random_steps": 80,
     "critic_layers": (8,),
     "proposal_layers": (8,),
@@ -47,7 +47,6 @@ TINY: dict[str, Any] = {
     "eval_episodes": 1,
     "checkpoint_every": 10**9,
     "log_every": 40,
-    "worker_timeout": 3.0,
 }
 FOREVER = 10**9
 HERE = Path(__file__).parent
@@ -151,10 +150,10 @@ def saved_steps(run: Path) -> int:
 
 def test_a_run_on_ray_is_a_run(nodes: Nodes, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    result = start(run, nodes, env="toy/chain", workers=2, eval_every=400, checkpoint_every=600)
+    result = start(run, nodes, env="toy/chain", workers=2, eval_every=200, checkpoint_every=300)
     assert result.actor_steps >= TINY["steps"]
     rows = metrics.read(run)
-    assert [row["actor_steps"] // 400 for row in rows if "eval_return_mean" in row][:2] == [1, 2]
+    assert [row["actor_steps"] // 200 for row in rows if "eval_return_mean" in row][:2] == [1, 2]
     assert saved_steps(run) == result.actor_steps
     learned = [row for row in rows if "critic_loss" in row]
     assert learned
@@ -189,12 +188,13 @@ def test_a_learner_that_does_not_take_stops_the_workers(nodes: Nodes) -> None:
 
 
 def test_a_slow_worker_does_not_hold_up_the_others(nodes: Nodes, faults: Path, tmp_path: Path) -> None:
-    began = time.monotonic()
-    result = start(tmp_path / "run", nodes, env="faulty_envs:slow", workers=2)
-    # Half of the 1200 steps in the slow worker, two at a time and each of them a quarter of a second: 75 s.
-    assert time.monotonic() - began < 40
-    assert result.actor_steps >= TINY["steps"]
-    assert (faults / "slow").exists()
+    """One of two workers stands still until the run is over."""
+    try:
+        assert start(tmp_path / "run", nodes, env="faulty_envs:slow", workers=2).actor_steps >= TINY["steps"]
+        assert (faults / "slow").exists()
+        assert last(tmp_path / "run", "worker_restarts") == 0
+    finally:
+        (faults / "over").touch()
 
 
 # Environments and workers that fail.
@@ -204,16 +204,17 @@ def test_a_slow_worker_does_not_hold_up_the_others(nodes: Nodes, faults: Path, t
     ("env", "note", "told"),
     [
         ("raising", "raised", r"faulty_envs.py\", line \d+, in fault(.|\n)*RuntimeError: the floor is gone"),
-        ("returning_nan", "returned nan", "the environment returned nan in its reward"),
-        ("killed", "killed", "died unexpectedly"),
-        ("hanging", "hung", "died unexpectedly"),
+        ("returning_nan", "returned nan", "infinite or not a number"),
+        ("killed", "killed", "its worker process has died"),
+        ("hanging", "hung", "its worker process has died"),
     ],
+    ids=["raises", "returns NaN", "is killed", "hangs"],
 )
 def test_a_fault_costs_a_restart(
     nodes: Nodes, faults: Path, tmp_path: Path, capfd: Any, env: str, note: str, told: str
 ) -> None:
     run = tmp_path / "run"
-    result = start(run, nodes, env=f"faulty_envs:{env}")  # by one worker, which has to come back
+    result = start(run, nodes, env=f"faulty_envs:{env}", worker_timeout=5.0)  # by one worker, which has to come back
     errors = re.sub(r"\x1b\[[0-9;]*m", "", capfd.readouterr().err)
     assert (faults / note).exists()
     assert result.actor_steps >= TINY["steps"]
@@ -234,7 +235,8 @@ def test_the_others_go_on_while_a_worker_comes_back(nodes: Nodes, faults: Path, 
 
 
 def test_too_many_faults_end_the_run_with_a_checkpoint(nodes: Nodes, faults: Path, tmp_path: Path) -> None:
-    run, settings = tmp_path / "run", {"env": "faulty_envs:broken", "max_restarts": 1}
+    run = tmp_path / "run"
+    settings: dict[str, Any] = {"env": "faulty_envs:broken", "max_restarts": 1}
     with pytest.raises(UserError, match=r"failed after 1 restarts of workers.*the floor is gone") as failure:
         start(run, nodes, **settings)
     assert "\n" not in str(failure.value)

@@ -42,9 +42,9 @@ def test_actors_are_shared_out_as_equally_as_possible() -> None:
     for workers in range(1, 101):
         shares = share_out(100, workers)
         assert len(shares) == workers
-        assert [s.first for s in shares] == [0, *np.cumsum([s.count for s in shares])[:-1]]
-        assert sum(s.count for s in shares) == 100
-        assert max(s.count for s in shares) - min(s.count for s in shares) <= 1
+        assert [s.first for s in shares] == [0, *np.cumsum([s.size for s in shares])[:-1]]
+        assert sum(s.size for s in shares) == 100
+        assert max(s.size for s in shares) - min(s.size for s in shares) <= 1
 
 
 def test_one_call_of_each_worker_feeds_one_call_of_the_learner() -> None:

@@ -7,6 +7,7 @@ when a result was taken: a slow learner slows the workers, a slow worker nobody.
 
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -127,15 +128,25 @@ class Workers:
         _ray().kill(self._handles.pop(share))  # an exception leaves the process alive, a lost node perhaps
         self._calls = {call: other for call, other in self._calls.items() if other != share}
         budget = self._config.max_restarts
-        who = f"worker {self._shares.index(share)} (actors {share.first} to {share.first + share.count - 1})"
-        last = " ".join(str(error).strip().splitlines()[-1].split())
+        who = f"worker {self._shares.index(share)} (actors {share.first} to {share.first + share.size - 1})"
+        told = _told(error)
+        last = " ".join(told.splitlines()[-1].split())
         if self._restarts == budget:
-            _say(f"{who} failed:\n{error}")
+            _say(f"{who} failed: {told}")
             raise UserError(
                 f"{who} failed after {budget} restarts of workers, which is all that max_restarts allows: {last}"
             )
         self._restarts += 1
-        _say(f"{who} failed and is started again ({self._restarts} of {budget} restarts):\n{error}")
+        _say(f"{who} failed and is started again ({self._restarts} of {budget} restarts): {told}")
+
+
+def _told(error: Exception) -> str:
+    """What is worth showing of an error: tracebacks in full, of a dead process where it was."""
+    text = str(error).strip()
+    if isinstance(error, _ray().exceptions.RayActorError) and not error.actor_init_failed:
+        where = re.findall(r"^\s*((?:pid|ip): \S+)$", text, flags=re.MULTILINE)
+        return f"{text.splitlines()[-1].partition('. ')[0]} ({', '.join(where)})"
+    return text
 
 
 def _say(text: str) -> None:

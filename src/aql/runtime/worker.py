@@ -22,10 +22,10 @@ START_SECONDS = 120.0  # more patience with a worker that still makes its enviro
 
 
 class Share(NamedTuple):
-    """The logical actors of one worker: `count` of them, from `first` on."""
+    """The logical actors of one worker: `size` of them, from `first` on."""
 
     first: int
-    count: int
+    size: int
 
 
 class Delivery(NamedTuple):
@@ -50,7 +50,7 @@ def decisions_per_call(config: Config, share: Share) -> int:
     beside the updates that it pays for, and parameters are no older than they have to be.
     """
     needed = config.batch_size * config.updates_per_call / config.workers
-    per_unroll_time = share.count * (1 + config.replayed_per_new)
+    per_unroll_time = share.size * (1 + config.replayed_per_new)
     return config.unroll_length * max(1, round(needed / per_unroll_time))
 
 
@@ -68,7 +68,7 @@ class Worker:
         self._version = -1
         self._params: Params = None
         with self._watched():
-            env = envs.make(config.env, share.count, num_threads=1)
+            env = envs.make(config.env, share.size, num_threads=1)
             agent = agents.make(config, EnvSpec(env.observation_shape, env.action_space))
             own = dataclasses.replace(config, seed=seeding.integer(config.seed, "birth", birth))
             self._actor = Actor(agent, Finite(env), own, share.first)
@@ -84,9 +84,10 @@ class Worker:
                 unrolls = self._actor.receive()
                 if unrolls is not None:
                     gathered.append(unrolls)
-        self._patience = 0.0
+        if gathered:
+            self._patience = 0.0  # everything is compiled: the last function to be is that which follows random steps
         returns, self._actor.finished_returns = self._actor.finished_returns, []
-        steps = self._decisions * self._share.count
+        steps = self._decisions * self._share.size
         return Delivery(concatenate(gathered) if gathered else None, steps, returns, version)
 
     @contextmanager
