@@ -81,6 +81,13 @@ class ActionSpace:
         return len(self.subactions)
 
     @functools.cached_property
+    def names(self) -> list[str]:
+        """[D] how each sub-action is reached in the environment's own structure, as `['arm'][0]`."""
+        if self.space is None or self.space.shape == ():
+            return [f"[{d}]" if self.dimensions > 1 else "action" for d in range(self.dimensions)]
+        return list(_names(self.space))
+
+    @functools.cached_property
     def num_choices(self) -> np.ndarray:
         """[D] the number of choices of each sub-action, 0 for a continuous one."""
         return np.array([a.n if isinstance(a, Discrete) else a.bins or 0 for a in self.subactions])
@@ -310,6 +317,17 @@ def _subactions(space: gymnasium.Space) -> Iterator[SubAction]:
             f"the action space {space} is not supported: "
             "expected Box, Discrete, MultiDiscrete, MultiBinary, Tuple or Dict"
         )
+
+
+def _names(space: gymnasium.Space) -> Iterator[str]:
+    """How to reach each sub-action, in the order of `_subactions`."""
+    if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
+        keys = list(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else range(len(space.spaces))
+        for key, child in zip(keys, _children(space), strict=True):
+            yield from (f"[{key!r}]{rest}" for rest in _names(child))
+    else:
+        assert space.shape is not None
+        yield from ("".join(f"[{i}]" for i in place) for place in np.ndindex(space.shape))
 
 
 def _pack(space: gymnasium.Space, values: np.ndarray) -> Any:

@@ -343,7 +343,32 @@ def _names(listed: str) -> list[str]:
     return [name.strip() for name in listed.split(",") if name.strip()]
 
 
-# envs, agents
+# check, envs, agents
+
+
+def check(arguments: list[str]) -> int:
+    """is this environment fit for training? aql check ENV"""
+    from aql import check
+
+    def options(
+        env: Annotated[str, tyro.conf.Positional], agent: str = "aql", steps: int = 1000, seed: int = 0
+    ) -> tuple[str, str, int, int]:
+        """Play random steps in an environment and tell what it is, what becomes of its spaces, and what to mend.
+
+        Args:
+          env: environment id, see `aql envs`.
+          agent: for which agent, see `aql agents`.
+          steps: how many random steps to play, twice.
+          seed: seed of the environment and of the actions.
+        """
+        return env, agent, steps, seed
+
+    env, agent, steps, seed = _parse(options, "check", arguments)
+    if steps < 1:
+        raise UserError(f"--steps is {steps}: expected at least 1")
+    report = check.check(env, preset("fast", env=env, agent=agent, seed=seed), steps)
+    report.print(Console(highlight=False))
+    return 0 if report.fit else 2
 
 
 def list_envs(arguments: list[str]) -> int:
@@ -372,6 +397,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "watch": watch,
     "plot": plot,
     "sweep": sweep,
+    "check": check,
     "envs": list_envs,
     "agents": list_agents,
 }

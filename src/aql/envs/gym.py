@@ -23,16 +23,14 @@ class GymEnv:
 
     Boxes become float32, a finite set becomes one-hot
     and everything nested is flattened into one float32 vector, as `gymnasium.spaces.utils.flatten` does.
-    Masks come from `info["action_mask"]` or from a method `action_masks()`, as sb3-contrib has it.
     """
 
     def __init__(self, env: gymnasium.Env) -> None:
         self._env = env
         self._spaces = (env.observation_space, env.action_space)
-        self._ask_mask = env.get_wrapper_attr("action_masks") if env.has_wrapper_attr("action_masks") else None
-        self._mask_size: int | None = None  # known from the first reset
         self._steps = 0
         self.action_space = ActionSpace.from_gymnasium(env.action_space)
+        self._masks = Masks(env, self.action_space)
         self.observations = observations.from_gymnasium(env.observation_space)
         self.observation_shape, self.observation_dtype = self.observations.shape, self.observations.dtype
 
@@ -42,7 +40,7 @@ class GymEnv:
         observation, info = self._env.reset(seed=seed)
         if self._spaces != (self._env.observation_space, self._env.action_space):
             raise UserError(f"{self._env} changed its spaces at a reset: they must stay as they were at the start")
-        return Outcome(self._observe(observation), mask=self._mask(info, over=False))
+        return Outcome(self._observe(observation), mask=self._masks.read(info, 0, over=False))
 
     def step(self, action: np.ndarray) -> Outcome:
         """Termination has discount 0; a time limit, which Gymnasium calls truncation, has discount 1."""
@@ -51,7 +49,7 @@ class GymEnv:
         if not math.isfinite(reward):
             raise UserError(f"the reward is {reward} at step {self._steps} of an episode: it must be a finite number")
         last = bool(terminated or truncated)
-        mask = self._mask(info, over=bool(terminated))
+        mask = self._masks.read(info, self._steps, over=bool(terminated))
         return Outcome(self._observe(observation), float(reward), float(not terminated), last, mask)
 
     def render(self, height: int, width: int) -> np.ndarray:
@@ -75,23 +73,32 @@ class GymEnv:
         except UserError as error:
             raise UserError(f"{error} (at step {self._steps} of an episode)") from error
 
-    def _mask(self, info: dict[str, Any], over: bool) -> np.ndarray:
-        """[M] what the environment allows next. After the end there is nothing to choose, so anything goes."""
+
+class Masks:
+    """Reads what an environment allows next, from `info["action_mask"]` or a method `action_masks()`."""
+
+    def __init__(self, env: gymnasium.Env, space: ActionSpace) -> None:
+        self._ask = env.get_wrapper_attr("action_masks") if env.has_wrapper_attr("action_masks") else None
+        self._space = space
+        self._size: int | None = None  # known from the first reset
+
+    def read(self, info: dict[str, Any], step: int, over: bool) -> np.ndarray:
+        """[M] the mask after some step of an episode. After its end there is nothing to choose, so anything goes."""
         given = info.get("action_mask")
-        if given is None and self._ask_mask is not None:
-            given = self._ask_mask()
-        if over and self._mask_size is not None:
-            return np.ones(self._mask_size, bool)
+        if given is None and self._ask is not None:
+            given = self._ask()
+        if over and self._size is not None:
+            return np.ones(self._size, bool)
         try:
-            mask = EVERYTHING if given is None else self.action_space.mask_from_env(given)
+            mask = EVERYTHING if given is None else self._space.mask_from_env(given)
         except UserError as error:
-            raise UserError(f"{error} (at step {self._steps} of an episode)") from error
-        if self._mask_size is None:
-            self._mask_size = len(mask)
-        elif self._mask_size != len(mask):
+            raise UserError(f"{error} (at step {step} of an episode)") from error
+        if self._size is None:
+            self._size = len(mask)
+        elif self._size != len(mask):
             raise UserError(
-                f"the action mask has {len(mask)} entries at step {self._steps} of an episode and had "
-                f"{self._mask_size} before: an environment that masks must do so at every reset and every step"
+                f"the action mask has {len(mask)} entries at step {step} of an episode and had "
+                f"{self._size} before: an environment that masks must do so at every reset and every step"
             )
         return mask
 
@@ -111,13 +118,13 @@ def from_envs(envs: Sequence[gymnasium.Env]) -> SerialVector:
 
 def make(env_id: str, num_envs: int, known_ids: Sequence[str] = ()) -> SerialVector:
     """`CartPole-v1`, `module:Id-v0` or `package.module:factory`; `known_ids` are suggested for a typo."""
-    build = _builder(env_id, known_ids)
+    build = builder(env_id, known_ids)
     return from_envs([build() for _ in range(num_envs)])
 
 
 def make_rendered(env_id: str, known_ids: Sequence[str] = ()) -> RenderedEnv:
     """One environment with render_mode='rgb_array'. A factory without that argument is called without it."""
-    build = _builder(env_id, known_ids)
+    build = builder(env_id, known_ids)
     if _takes_keyword(build, "render_mode"):
         return RenderedEnv(GymEnv(build(render_mode="rgb_array")))
     return RenderedEnv(GymEnv(build()))
@@ -128,7 +135,7 @@ def _takes_keyword(function: Callable, name: str) -> bool:
     return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
-def _builder(env_id: str, known_ids: Sequence[str]) -> Callable[..., gymnasium.Env]:
+def builder(env_id: str, known_ids: Sequence[str]) -> Callable[..., gymnasium.Env]:
     """What to call for one environment; any keywords go to its constructor."""
     module_name, colon, attribute = env_id.partition(":")
     if colon:
