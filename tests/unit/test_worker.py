@@ -32,7 +32,7 @@ TINY: dict[str, Any] = {
 def _params(config: Config) -> Any:
     env = envs.make(config.env, 1)
     agent = agents.make(config, EnvSpec(env.observation_shape, env.action_space))
-    return jax.tree.map(np.asarray, agent.acting_params(agent.init(jax.random.PRNGKey(0))))
+    return jax.tree.map(np.asarray, agent.acting_params(jax.jit(agent.init)(jax.random.PRNGKey(0))))
 
 
 def test_actors_are_shared_out_as_equally_as_possible() -> None:
@@ -95,7 +95,7 @@ def test_a_worker_that_begins_with_a_trained_agent_does_not_act_at_random() -> N
 
 def test_workers_born_later_see_other_episodes() -> None:
     def contexts(birth: int) -> np.ndarray:
-        unrolls = _deliveries(birth, 3, env="toy/bandit-discrete")[-1].unrolls
+        unrolls = _deliveries(birth, 1, env="toy/bandit-discrete", random_steps=0)[0].unrolls
         assert unrolls is not None
         return np.asarray(unrolls.observation)
 

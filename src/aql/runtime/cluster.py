@@ -142,7 +142,7 @@ class Workers:
 
 def _told(error: Exception) -> str:
     """What is worth showing of an error: tracebacks in full, of a dead process where it was."""
-    text = str(error).strip()
+    text = re.sub(r"\x1b\[\d+m", "", str(error)).strip()  # Ray colours its errors, also in files
     if isinstance(error, _ray().exceptions.RayActorError) and not error.actor_init_failed:
         where = re.findall(r"^\s*((?:pid|ip): \S+)$", text, flags=re.MULTILINE)
         return f"{text.splitlines()[-1].partition('. ')[0]} ({', '.join(where)})"
@@ -169,9 +169,8 @@ def _session(workers: int, address: str | None) -> Iterator[None]:
     ray = _ray()
     options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": True}
     if address is None:
-        # `local` never joins a cluster that happens to run here. On the loopback interface nobody else can join it.
+        # `local` never joins a cluster that happens to run here.
         options |= {"address": "local", "num_cpus": workers, "include_dashboard": False}
-        options["_node_ip_address"] = "127.0.0.1"
     else:
         options["address"] = address
     in_main_thread = threading.current_thread() is threading.main_thread()
