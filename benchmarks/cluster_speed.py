@@ -180,7 +180,6 @@ def simulate(
     link_free = 0.0
 
     def ask(worker: int, now: float, version: float) -> None:
-        nonlocal link_free
         begin = max(now + LATENCY, ready_at[worker])
         ready_at[worker] = begin + call_seconds
         heapq.heappush(arrivals, (ready_at[worker] + LATENCY + transfer, worker, version))
@@ -196,7 +195,7 @@ def simulate(
         while arrivals and arrivals[0][0] <= now:
             batch.append(heapq.heappop(arrivals))
         link_free = max(link_free, now) + len(batch) * transfer
-        cost = len(batch) * take_seconds + max(0.0, link_free - now - len(batch) * take_seconds)
+        cost = max(len(batch) * take_seconds, link_free - now)
         lags += sum(version - acted for _, _, acted in batch)
         learning = len(batch) * call_updates * update_seconds
         publishing = min(len(batch), MACHINES) * params_bytes / BANDWIDTH
