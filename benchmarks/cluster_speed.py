@@ -1,19 +1,25 @@
 """What Ray costs and brings: one run on one machine, and from its figures a cluster of many.
 
-    python benchmarks/cluster_speed.py [--output benchmarks/results/cluster_speed.csv] [--seconds 10]
+    python benchmarks/cluster_speed.py [--output benchmarks/results/cluster_speed.csv] [--seconds 10] [--presets fast]
 
 - steps per second of training, and of collecting alone, with 1, 2 and 4 workers against one process;
 - unrolls per second that the learner can take when acting is free: stub workers deliver the same recorded unrolls
   again and again, so that the number of actors that one learner feeds follows;
 - memory of a worker, and the age of the parameters that act (`param_lag`, in updates);
 - a simulation of 100 actors on 50 machines from the measured costs: the bottleneck, and the time of 2e8 steps.
+
+Steps per second are by the clock: they need a machine with nothing else to do. The costs that the simulation starts
+from are CPU time, one core for the learner and one for each worker, which other work on the machine hardly changes.
 """
 
 import argparse
 import csv
 import heapq
+import json
 import os
 import pickle
+import subprocess
+import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -53,13 +59,26 @@ class Speed(NamedTuple):
     steps: float  # per second
     updates: float  # per second
     calls: float  # per second
+    cpu: float  # seconds of this process for each call
     lag: float  # updates
     pss: float  # MB of a worker, shared memory counted in parts
     rss: float  # MB of a worker
 
 
-def measure(config: Config, acting: local.Acting, seconds: float, learn: bool = True) -> Speed:
+KINDS = {"process": local.in_process, "workers": cluster.on_ray(), "stubs": cluster.on_ray(worker_class=Stub)}
+
+
+def measured(config: Config, kind: str, seconds: float, learn: bool = True) -> Speed:
+    """`measure` in a process of its own: Ray forks when it starts, which it had better do before JAX has."""
+    order = json.dumps({"config": config.to_json(), "kind": kind, "seconds": seconds, "learn": learn})
+    command = [sys.executable, __file__, "--measure", order]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, close_fds=False)
+    return Speed(*json.loads(done.stdout.splitlines()[-1]))
+
+
+def measure(config: Config, kind: str, seconds: float, learn: bool) -> Speed:
     """Trains, or only collects, for some seconds after everything is compiled."""
+    acting: local.Acting = KINDS[kind]
     with ExitStack() as stack:
         eval_env = envs.make(config.env, 1)
         stack.callback(eval_env.close)
@@ -79,26 +98,27 @@ def measure(config: Config, acting: local.Acting, seconds: float, learn: bool = 
         while (learn and trainer.learner.updates < 40) or actor.steps < 2000 or time.perf_counter() < warm:
             step()
         jax.block_until_ready(trainer.learner.params)
-        began, steps, updates = time.perf_counter(), actor.steps, trainer.learner.updates
+        began, steps, updates, cpu = time.perf_counter(), actor.steps, trainer.learner.updates, time.process_time()
         while time.perf_counter() < began + seconds:
             step()
         jax.block_until_ready(trainer.learner.params)
-        took = time.perf_counter() - began
+        took, cpu = time.perf_counter() - began, time.process_time() - cpu
         memory = [_memory(pid) for pid in _workers()] or [(0.0, 0.0)]
         rate = (actor.steps - steps) / took
         shares = config.actors / max(config.workers, 1)
         calls = rate / (shares * decisions_per_call(config, Share(0, round(shares)))) if config.workers else 0.0
         lag = actor.metrics().get("param_lag", 0.0)
         pss, rss = np.mean(memory, axis=0)
-        return Speed(rate, (trainer.learner.updates - updates) / took, calls, lag, float(pss), float(rss))
+        update_rate = (trainer.learner.updates - updates) / took
+        return Speed(rate, update_rate, calls, cpu / max(calls * took, 1), lag, float(pss), float(rss))
 
 
 def learner_alone(config: Config, seconds: float) -> float:
-    """Updates per second of a learner in whose process the unrolls lie already."""
-    worker = Stub(config, Share(0, config.actors), 0)
+    """Updates for a second of CPU time, of a learner in whose process the unrolls lie already."""
     env = envs.make(config.env, 1)
     learner = Learner(agents.make(config, EnvSpec(env.observation_shape, env.action_space)), config)
     env.close()
+    worker = Stub(config, Share(0, config.actors), 0)  # after the learner: a worker leaves JAX one thread only
     delivery = worker.act(learner.params, 0)
 
     def learn() -> None:
@@ -108,14 +128,14 @@ def learner_alone(config: Config, seconds: float) -> float:
 
     while learner.updates < 40:
         learn()
-    began, updates = time.perf_counter(), learner.updates
-    while time.perf_counter() < began + seconds:
+    began, updates = time.process_time(), learner.updates
+    while time.process_time() < began + seconds:
         learn()
-    return (learner.updates - updates) / (time.perf_counter() - began)
+    return (learner.updates - updates) / (time.process_time() - began)
 
 
 def acting_alone(config: Config, share: Share, seconds: float) -> tuple[float, int]:
-    """Seconds of one call of a worker, and the bytes that it delivers."""
+    """Seconds of CPU time of one call of a worker, and the bytes that it delivers."""
     worker = Worker(config, share, 0)
     env = envs.make(config.env, 1)
     agent = agents.make(config, EnvSpec(env.observation_shape, env.action_space))
@@ -124,13 +144,11 @@ def acting_alone(config: Config, share: Share, seconds: float) -> tuple[float, i
     delivery = worker.act(params, 1)
     while delivery.unrolls is None:
         delivery = worker.act(params, 1)
-    times = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        began = time.perf_counter()
+    calls, began = 0, time.process_time()
+    while time.process_time() < began + seconds:
         delivery = worker.act(params, 1)
-        times.append(time.perf_counter() - began)
-    return float(np.median(times)), len(pickle.dumps(delivery))
+        calls += 1
+    return (time.process_time() - began) / calls, len(pickle.dumps(delivery))
 
 
 def _workers() -> list[int]:
@@ -210,9 +228,17 @@ def simulate(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement, after its warm-up")
+    parser.add_argument("--presets", default="fast,paper")
+    parser.add_argument("--parts", default="training,collecting,learner", help="what to measure")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     compile_cache.enable()
+    if arguments.measure:
+        order = json.loads(arguments.measure)
+        print(json.dumps(measure(Config.from_json(order.pop("config")), **order)))
+        return
+    presets, parts = arguments.presets.split(","), arguments.parts.split(",")
     cores = len(os.sched_getaffinity(0))
     rows: list[dict[str, Any]] = []
 
@@ -222,40 +248,44 @@ def main() -> None:
         beside = "" if ratio is None else f"  x {ratio:.2f}"
         print(f"{setting:22} {quantity:48} {value:12.5g} {unit}{beside}", flush=True)
 
-    for name, actors in (("fast", 8), ("paper", 8)):
-        settings = {"env": TASK, "actors": actors, "random_steps": 0}
-        for learn, what in ((True, "training"), (False, "collecting")):
-            single = measure(preset(name, **settings), local.in_process, arguments.seconds, learn)
-            note(f"{name}, {actors} actors", f"{what}, one process", single.steps, "steps/s", 1.0)
+    for name in presets:
+        settings = {"env": TASK, "actors": 8, "random_steps": 0}
+        setting = f"{name}, 8 actors"
+        for what in ("training", "collecting"):
+            if what not in parts:
+                continue
+            learn = what == "training"
+            single = measured(preset(name, **settings), "process", arguments.seconds, learn)
+            note(setting, f"{what}, one process", single.steps, "steps/s", 1.0)
             for workers in WORKERS:
                 config = preset(name, **settings, workers=workers)
-                speed = measure(config, cluster.on_ray(), arguments.seconds, learn)
-                setting = f"{name}, {actors} actors"
+                speed = measured(config, "workers", arguments.seconds, learn)
                 note(setting, f"{what}, {workers} workers", speed.steps, "steps/s", speed.steps / single.steps)
                 if learn:
                     note(setting, f"parameter lag, {workers} workers", speed.lag, "updates")
                     note(setting, f"memory of each of {workers} workers, PSS", speed.pss, "MB")
                     note(setting, f"memory of each of {workers} workers, RSS", speed.rss, "MB")
 
-    for name in ("fast", "paper"):
+    for name in presets if "learner" in parts else ():
         config = preset(name, env=TASK, actors=ACTORS, random_steps=0, replay_capacity=3000, workers=MACHINES)
         share = Share(0, ACTORS // MACHINES)
         setting = f"{name}, {ACTORS} actors"
         per_step = (1 + config.replayed_per_new) / config.unroll_length / config.batch_size  # updates for a step
         alone = learner_alone(config, arguments.seconds)
-        fed = measure(preset(name, **_stub_settings(config)), cluster.on_ray(worker_class=Stub), arguments.seconds)
-        note(setting, "updates, unrolls at hand", alone, "updates/s", 1.0)
-        note(setting, "updates, unrolls from stub workers", fed.updates, "updates/s", fed.updates / alone)
-        unrolls = fed.updates * config.batch_size
-        note(setting, "unrolls that the learner takes", unrolls, "unrolls/s")
+        fed = measured(preset(name, **_stub_settings(config)), "stubs", arguments.seconds)
+        # What Ray adds to a result: the driver's CPU time for a call of a stub worker beyond its updates.
+        call_updates = fed.updates / fed.calls
+        take = max(fed.cpu - call_updates / alone, 0.0)
+        taken = call_updates / fed.cpu
+        note(setting, "updates, unrolls at hand", alone, "updates per CPU second", 1.0)
+        note(setting, "updates, unrolls from stub workers", taken, "updates per CPU second", taken / alone)
+        note(setting, "unrolls that the learner takes", taken * config.batch_size, "unrolls per CPU second")
+        note(setting, "driver's CPU time for a result", 1e3 * take, "ms")
         call_seconds, call_bytes = acting_alone(config, share, arguments.seconds)
         call_steps = decisions_per_call(config, share) * share.size
-        note(setting, f"acting, {share.size} actors on one core", call_steps / call_seconds, "steps/s")
+        note(setting, f"acting, {share.size} actors in a worker", call_steps / call_seconds, "steps per CPU second")
         actor_rate = call_steps / call_seconds / share.size
-        note(setting, "actors that one learner feeds", fed.updates / per_step / actor_rate, "actors")
-        # What Ray adds to a result: the time of a call with stub workers beyond its updates.
-        take = max(1 / fed.calls - (fed.updates / fed.calls) / alone, 1e-4) if fed.calls else 1e-3
-        note(setting, "driver's time for a result", 1e3 * take, "ms")
+        note(setting, "actors at full speed that one learner feeds", taken / per_step / actor_rate, "actors")
         env = envs.make(TASK, 1)
         agent = agents.make(config, EnvSpec(env.observation_shape, env.action_space))
         env.close()
