@@ -38,8 +38,8 @@ lint: setup ## ruff and mypy
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: setup ## run the benchmarks, which print ratios
-	@for script in $(wildcard benchmarks/*.py); do echo "$$script"; $(BIN)/python "$$script" || exit 1; done
+bench: setup ## run the benchmarks of speed, which print ratios
+	@for script in $(wildcard benchmarks/*_speed.py); do echo "$$script"; $(BIN)/python "$$script" || exit 1; done
 
 docs: setup ## check the links and the Python examples of the documentation
 	$(BIN)/python docs/check.py

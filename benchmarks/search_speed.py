@@ -86,7 +86,7 @@ def bare_step_seconds(env_id: str, num_envs: int) -> float:
 def collect_seconds(config: Config) -> float:
     """Of one actor step: search, physics and replay."""
     env = envs.make(config.env, config.actors)
-    agent = agents.make(config, EnvSpec(env.observation_shape, env.action_space))
+    agent = agents.make(config, EnvSpec.of(env))
     params = agent.acting_params(jax.jit(agent.init)(jax.random.PRNGKey(0)))
     actor = Actor(agent, env, config)
 
@@ -113,7 +113,7 @@ def main() -> None:
 
     for dimensions, task in TASKS.items():
         env = envs.make(task, 1)
-        spec = EnvSpec(env.observation_shape, env.action_space)
+        spec = EnvSpec.of(env)
         for name, actors in (("fast", 8), ("fast", 32), ("paper", 100)):
             config = preset(name, env=task, actors=actors, random_steps=0, replayed_per_new=0, enumerate_small=False)
             setting = f"{name}, {actors} actors"

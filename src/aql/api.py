@@ -48,13 +48,17 @@ class AQL:
             settings = {"actors": env.num_envs} | settings
         self._make_env, name = _maker(env)
         self.config = _config(preset, agent, seed, name, settings)
+        if self.config.workers:
+            raise UserError(
+                f"workers is {self.config.workers}: here actors and learner share a process; use `aql train`"
+            )
         self._env = self._make_env(self.config.actors)
         self._observations = (
             self._env.observations
             if isinstance(self._env, SerialVector | GymVector)
             else Observations(self._env.observation_shape, self._env.observation_dtype)
         )
-        self._trainer = Trainer(self.config, self._env, self._make_env(self.config.eval_episodes))
+        self._trainer = Trainer.in_process(self.config, self._env, self._make_env(self.config.eval_episodes))
         self._act = jit_act(self._trainer.agent)
         self._key = seeding.key(seed, "predict")
         self._predictions = 0

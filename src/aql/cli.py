@@ -96,9 +96,12 @@ class _TrainOptions:
     out: Path | None = None
     """the run's folder; default: runs/ENV/AGENT/TIME-sSEED"""
     resume: Path | None = None
-    """go on with this run where its newest checkpoint is; nothing but --steps may be changed"""
+    """go on with this run where its newest checkpoint is; nothing but --steps, and the number of --workers of a run
+    that has any, may be changed"""
     action_set: str | None = None
     """of an environment that has several: full or curated, for doom levels; the same as ENV?action_set=..."""
+    ray: str | None = None
+    """address of the Ray cluster that --workers are to run on, such as auto; default: one on this machine"""
     quiet: bool = False
     """no progress line"""
 
@@ -107,7 +110,7 @@ def train(arguments: list[str]) -> int:
     """train an agent on an environment: aql train ENV [--agent NAME] [--steps N] ..."""
     from aql import compile_cache, runs
     from aql.envs import ids
-    from aql.runtime import local
+    from aql.runtime import cluster, local
 
     arguments = ["--env", *arguments] if arguments and not arguments[0].startswith("-") else arguments
     defaults = preset(
@@ -131,6 +134,8 @@ def train(arguments: list[str]) -> int:
             named = ids.with_option(config.env, "action_set", options.action_set)
             config = dataclasses.replace(config, env=named)
         run = options.out or runs.default_folder(config)
+    if options.ray is not None and config.workers == 0:
+        raise UserError(f"--ray is {options.ray}, but there are no workers to run there: give --workers, too")
     compile_cache.enable()
     search = local.check(config)
     if options.resume is None:
@@ -142,7 +147,8 @@ def train(arguments: list[str]) -> int:
         about = f"{config.agent} ({search}), preset {config.preset}, seed {config.seed}"
         console.print(f"[bold]{config.env}[/]  {about}  ->  {run}", soft_wrap=True)
     try:
-        result = local.train(config, run, resume=options.resume is not None, quiet=options.quiet)
+        acting = cluster.on_ray(options.ray) if config.workers else local.in_process
+        result = local.train(config, run, options.resume is not None, options.quiet, acting)
     except KeyboardInterrupt:
         console.print(f"stopped; go on with: aql train --resume {run}", soft_wrap=True)
         raise
@@ -165,18 +171,25 @@ def _value_of(option: str, arguments: list[str]) -> str | None:
 
 
 def _resumed_config(run: Path, arguments: list[str]) -> Config:
-    """The run's own config; only its end may be moved."""
+    """The run's own config; only its end may be moved, and its actors to more or fewer workers."""
     from aql import runs
 
     given = {a.partition("=")[0].replace("_", "-") for a in arguments if a.startswith("--")}
-    extra = given - {"--resume", "--steps", "--quiet"}
+    extra = given - {"--resume", "--steps", "--quiet", "--workers", "--ray"}
     if extra:
         raise UserError(f"{', '.join(sorted(extra))} cannot be changed in a resumed run: only --steps can")
     config = runs.read_config(run)
-    steps = _value_of("--steps", arguments)
-    if steps is not None and not steps.isdecimal():
-        raise UserError(f"--steps is {steps}: expected a whole number")
-    return config if steps is None else Config.from_json(config.to_json() | {"steps": int(steps)})
+    changes: dict[str, int] = {}
+    for name in ("steps", "workers"):
+        value = _value_of(f"--{name}", arguments)
+        if value is not None and not value.isdecimal():
+            raise UserError(f"--{name} is {value}: expected a whole number")
+        changes |= {} if value is None else {name: int(value)}
+    if (changes.get("workers", config.workers) == 0) != (config.workers == 0):
+        # One process saves its replay and continues it exactly; workers do neither.
+        remedy = "a run stays in one process (0), or with workers (1 or more)"
+        raise UserError(f"--workers is {changes['workers']} and the run began with {config.workers}: {remedy}")
+    return Config.from_json(config.to_json() | changes)
 
 
 # eval, watch, plot

@@ -84,6 +84,11 @@ class Config:
     entropy_weight: float = _field(0.01, "weight of the entropy in the loss of the proposal, or of impala's policy")
     effort_weight: float = _field(1e-2, "weight of the squared input of the policy's tanh in its loss (d3pg)")
 
+    # Workers.
+    workers: int = _field(0, "processes on Ray that share the actors among them; 0: actors and learner in one process")
+    max_restarts: int = _field(10, "how many times in all a failed worker is started again before the run ends")
+    worker_timeout: float = _field(300.0, "seconds without a result after which a worker counts as failed")
+
     # The run.
     eval_every: int = _field(10_000, "actor steps between greedy evaluations")
     eval_episodes: int = _field(10, "episodes of an evaluation")
@@ -109,7 +114,7 @@ class Config:
             *("embedding_size", "eval_every", "eval_episodes", "checkpoint_every", "log_every"),
         ]
         not_negative = [
-            *("seed", "random_steps", "num_uniform", "learner_num_uniform", "memory_size"),
+            *("seed", "random_steps", "num_uniform", "learner_num_uniform", "memory_size", "workers", "max_restarts"),
             *("replayed_per_new", "entropy_weight", "effort_weight"),
         ]
         for name in at_least_one:
@@ -118,11 +123,12 @@ class Config:
             self._require(name, getattr(self, name) >= 0, "0 or more")
         for name in ("epsilon_low", "epsilon_high", "noise_theta", "uniform_share", "gamma", "lambda_"):
             self._require(name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
-        for name in ("learning_rate", "proposal_learning_rate", "gaussian_std"):
+        for name in ("learning_rate", "proposal_learning_rate", "gaussian_std", "worker_timeout"):
             self._require(name, 0 < getattr(self, name) < math.inf, "above 0")
         self._require("noise_sigma", 0 <= self.noise_sigma < math.inf, "0 or more")
         self._require("target_ema", 0 < self.target_ema <= 1, "above 0 and at most 1")
         self._require("bins", self.bins >= 2, "at least 2")
+        self._require("workers", self.workers <= self.actors, f"at most actors ({self.actors})")
         self._require("cem_elites", self.cem_elites <= self.cem_samples, f"at most cem_samples ({self.cem_samples})")
         self._require(
             "replay_capacity",

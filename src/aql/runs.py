@@ -17,7 +17,10 @@ from aql.runtime import checkpoint
 from aql.runtime.learner import Learner
 
 CONFIG = "config.json"
-PACKAGES = ("aql", "jax", "jaxlib", "flax", "optax", "numpy", "gymnasium", "envpool", "mujoco", "dm_control", "vizdoom")
+PACKAGES = (
+    *("aql", "jax", "jaxlib", "flax", "optax", "numpy", "gymnasium"),
+    *("envpool", "mujoco", "dm_control", "vizdoom", "ray"),
+)
 
 
 def default_folder(config: Config) -> Path:

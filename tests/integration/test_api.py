@@ -117,3 +117,8 @@ def test_an_instance_is_copied_for_every_actor() -> None:
 def test_unknown_settings_are_refused_with_near_names() -> None:
     with pytest.raises(aql.UserError, match="unknown setting 'batchsize': did you mean batch_size"):
         aql.AQL("toy/chain", batchsize=3)
+
+
+def test_workers_are_for_the_command() -> None:
+    with pytest.raises(aql.UserError, match=r"workers is 2.*aql train"):
+        aql.AQL("toy/chain", workers=2)

@@ -103,6 +103,7 @@ def test_a_resumed_run_keeps_its_settings(capsys: Any, trained: Path, option: st
         line = _fails(capsys, "train", "--resume", str(trained), *given)
         assert f"{option} cannot be changed in a resumed run" in line
     assert "--env" in _fails(capsys, "train", "toy/chain", "--resume", str(trained))
+    assert "began with 0" in _fails(capsys, "train", "--resume", str(trained), "--workers", "2")
 
 
 def test_a_damaged_config_is_named(capsys: Any, tmp_path: Path) -> None:

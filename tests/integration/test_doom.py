@@ -287,7 +287,7 @@ def test_training_goes_on_when_an_engine_is_killed() -> None:
     small = {"critic_layers": (8,), "proposal_layers": (8,), "num_critics": 1, "batch_size": 8, "updates_per_call": 1}
     config = preset("fast", actors=2, random_steps=20, log_every=10, eval_every=10_000, **small)
     env = doom.make("doom/explore_goal_locations_tiny?resolution=8&action_set=curated", 2)
-    trainer = Trainer(config, env, env)
+    trainer = Trainer.in_process(config, env, env)
     lines: list[dict[str, Any]] = []
     for step in range(40):
         if step == 20:

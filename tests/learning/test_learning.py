@@ -39,7 +39,7 @@ SMALL: dict[str, Any] = {
 
 def _train(make: Any, agent: str, steps: int, seed: int = 0, **settings: Any) -> Trainer:
     config = Config(agent=agent, seed=seed, steps=steps, **(SMALL | settings))
-    trainer = Trainer(config, make(config.actors), make(256))
+    trainer = Trainer.in_process(config, make(config.actors), make(256))
     while trainer.actor.steps < steps:
         trainer.step(_silent)
     return trainer

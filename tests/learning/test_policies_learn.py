@@ -41,7 +41,7 @@ IMPALA = SMALL | {
 def _train(env: str, agent: str, steps: int, **settings: Any) -> Trainer:
     config = preset("fast", env=env, agent=agent, steps=steps, **settings)
     make = toys.TOYS[env]
-    trainer = Trainer(config, make(config.actors), make(256))
+    trainer = Trainer.in_process(config, make(config.actors), make(256))
     while trainer.actor.steps < steps:
         trainer.step(_silent)
     return trainer

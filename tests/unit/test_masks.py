@@ -188,7 +188,9 @@ SPACES = {
 def test_ten_thousand_steps_without_a_forbidden_action(agent: str, space: str, through: str) -> None:
     gates = [Gate(SPACES[space], through) for _ in range(4)]
     config = Config(agent=agent, **SMALL)
-    trainer = Trainer(config, envs.from_envs(gates), envs.from_envs([Gate(SPACES[space], through) for _ in range(2)]))
+    trainer = Trainer.in_process(
+        config, envs.from_envs(gates), envs.from_envs([Gate(SPACES[space], through) for _ in range(2)])
+    )
     stored: list[Any] = []
     add = trainer.learner.add
 

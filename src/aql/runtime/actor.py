@@ -40,6 +40,14 @@ class Actor:
         """Actor steps taken, all actors together."""
         return self._decisions * self._env.num_envs
 
+    @property
+    def _random_steps_left(self) -> int:
+        """Of all actors of the run, as if those elsewhere were as far as these. Below 0, learning has begun.
+
+        Actors that begin with trained parameters do not act at random, but fill their replay all the same.
+        """
+        return self._config.random_steps - self._decisions * self._config.actors
+
     def restart(self) -> None:
         """Begins new episodes in all environments, as a function of the seed and the steps taken.
 
@@ -51,10 +59,10 @@ class Actor:
         self._returns = EpisodeReturns(self._env.num_envs)
         self._actor_state: ActorState = self._agent.init_actors(self._index, self._config.actors)
 
-    def send(self, params: Params) -> None:
-        """Decides in every environment and starts the step."""
+    def send(self, params: Params, version: int = 0) -> None:
+        """Decides in every environment and starts the step; the parameters have `version` updates behind them."""
         now = self._time_step
-        mode: Mode = "random" if self.steps < self._config.random_steps else "explore"
+        mode: Mode = "random" if version == 0 and self._random_steps_left > 0 else "explore"
         decision, self._actor_state = self._decide(
             params,
             self._actor_state,
@@ -75,7 +83,7 @@ class Actor:
         self._time_step = now = self._env.receive()
         self._decisions += 1
         self.finished_returns += self._returns.update(now.reward, now.first, now.last)
-        if self.steps <= self._config.random_steps:
+        if self._random_steps_left >= 0:
             return None
         new = self._replay.newest()
         if new is None or self._config.replayed_per_new == 0:
@@ -84,6 +92,11 @@ class Actor:
         # In random order, or a batch would hold the unrolls of a few neighbouring actors only.
         order = self._rng.permutation(len(unrolls.reward))
         return unrolls.map(lambda leaf: leaf[order])
+
+    def metrics(self) -> dict[str, float]:
+        """What the environments have to tell: how many of their processes died and were replaced, if they have any."""
+        restarts = getattr(self._env, "restarts", None)
+        return {} if restarts is None else {"env_restarts": restarts}
 
     def get_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values that a checkpoint needs; call `restart` after it."""

@@ -1,21 +1,22 @@
-"""Actor and learner in one process: the default, deterministic."""
+"""Training, whoever acts: by default the actors are in the process of the learner, and all is deterministic."""
 
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from aql import agents, envs
-from aql.agents.base import EnvSpec
+from aql.agents.base import Agent, EnvSpec, Params
 from aql.config import Config
 from aql.envs.base import VectorEnv
 from aql.errors import UserError
 from aql.evaluation import Evaluator
+from aql.experience import Unroll
 from aql.metrics import MetricsWriter, Progress
 from aql.runtime import checkpoint
 from aql.runtime.actor import Actor
@@ -36,6 +37,54 @@ class Result(NamedTuple):
     seconds: float
 
 
+class Actors(Protocol):
+    """What training asks of whoever acts. `Actor` does it in this process."""
+
+    finished_returns: list[float]  # of the episodes that have ended, oldest first
+
+    @property
+    def steps(self) -> int:
+        """Actor steps taken, all actors together."""
+        ...
+
+    def send(self, params: Params, version: int) -> None:
+        """Acts with these parameters, of `version` updates, without waiting for what comes of it."""
+        ...
+
+    def receive(self) -> Unroll | None:
+        """Waits; the unrolls that are ready for the learner, if any."""
+        ...
+
+    def metrics(self) -> dict[str, float]:
+        """What there is to tell about acting itself."""
+        ...
+
+    def restart(self) -> None:
+        """Begins new episodes, if what goes on is to be the same as what resumes."""
+        ...
+
+    def get_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays and plain values that a checkpoint needs."""
+        ...
+
+    def set_state(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
+        """The inverse of `get_state`."""
+        ...
+
+
+Acting = Callable[[Config, Agent], AbstractContextManager[Actors]]  # makes the actors of a run, and ends them
+
+
+@contextmanager
+def in_process(config: Config, agent: Agent) -> Iterator[Actor]:
+    """All actors in this process, as one vector of environments."""
+    env = envs.make(config.env, config.actors)
+    try:
+        yield Actor(agent, env, config)
+    finally:
+        env.close()
+
+
 def check(config: Config) -> str:
     """Raises if the environment or the agent cannot be made, before anything is written; what the agent will do."""
     env = envs.make(config.env, 1)
@@ -44,17 +93,16 @@ def check(config: Config) -> str:
     return agent.summary
 
 
-def train(config: Config, run: Path, resume: bool = False, quiet: bool = False) -> Result:
+def train(config: Config, run: Path, resume: bool = False, quiet: bool = False, acting: Acting = in_process) -> Result:
     """Trains until `config.steps`, writing into the folder `run`.
 
     An interrupt or a termination signal saves a checkpoint before it ends the run.
     """
     with ExitStack() as stack:
-        env = envs.make(config.env, config.actors)
-        stack.callback(env.close)
         eval_env = envs.make(config.env, config.eval_episodes)
         stack.callback(eval_env.close)
-        trainer = Trainer(config, env, eval_env)
+        agent = agents.make(config, EnvSpec.of(eval_env))
+        trainer = Trainer(config, agent, stack.enter_context(acting(config, agent)), eval_env)
         writer = stack.enter_context(MetricsWriter(run))
         if resume:
             writer.truncate_after(_resume(trainer, run))
@@ -99,16 +147,21 @@ def _resume(trainer: "Trainer", run: Path) -> int:
 class Trainer:
     """The rhythm of training: act and learn, and now and then report and evaluate."""
 
-    def __init__(self, config: Config, env: VectorEnv, eval_env: VectorEnv) -> None:
+    def __init__(self, config: Config, agent: Agent, actor: Actors, eval_env: VectorEnv) -> None:
         self._config = config
-        self.agent = agents.make(config, EnvSpec.of(env))
-        self._env = env
-        self.actor = Actor(self.agent, env, config)
+        self.agent = agent
+        self.actor = actor
         self.learner = Learner(self.agent, config)
         self.evaluator = Evaluator(self.agent, eval_env, config.seed)
         self.result: Result | None = None  # of the last evaluation
         self._seconds_before = 0.0  # of the processes that this one resumes
         self._started = time.monotonic()
+
+    @classmethod
+    def in_process(cls, config: Config, env: VectorEnv, eval_env: VectorEnv) -> "Trainer":
+        """All actors in this process, in environments that exist already."""
+        agent = agents.make(config, EnvSpec.of(env))
+        return cls(config, agent, Actor(agent, env, config), eval_env)
 
     @property
     def seconds(self) -> float:
@@ -122,9 +175,9 @@ class Trainer:
         return float(np.mean(recent)) if recent else None
 
     def step(self, report: Report) -> None:
-        """One step of every actor, the updates that are due, and what the step's number asks for."""
+        """Some steps of the actors, the updates that are due, and what the steps' number asks for."""
         before = self.actor.steps
-        self.actor.send(self.learner.params)
+        self.actor.send(self.learner.params, self.learner.updates)
         self.learner.learn()  # while the physics runs
         unrolls = self.actor.receive()
         if unrolls is not None:
@@ -132,9 +185,7 @@ class Trainer:
         if _passed(before, self.actor.steps, self._config.log_every):
             metrics = {name: float(value) for name, value in self.learner.metrics.items()}
             known = {"seconds": self.seconds, "updates": self.learner.updates, "return_mean": self.recent_return}
-            if hasattr(self._env, "restarts"):  # of environments whose processes may die
-                known["env_restarts"] = self._env.restarts
-            report(self.actor.steps, **known, **metrics)
+            report(self.actor.steps, **known, **metrics, **self.actor.metrics())
         if _passed(before, self.actor.steps, self._config.eval_every):
             self.evaluate(report)
 
