@@ -39,7 +39,8 @@ from aql.runtime.worker import Delivery, Share, Worker, decisions_per_call
 TASK = "control/walker-walk"
 WORKERS = (1, 2, 4)
 MACHINES, ACTORS, STEPS = 50, 100, 2e8
-LATENCY, BANDWIDTH = 0.5e-3, 1e9 / 8  # seconds and bytes per second of the simulated network: 1 Gbit/s
+LATENCY = 0.5e-3  # seconds, of the simulated network
+GIGABIT = 1e9 / 8  # bytes per second
 
 
 class Stub(Worker):
@@ -185,6 +186,7 @@ def simulate(
     update_seconds: float,
     take_seconds: float,  # of the driver for each result
     params_bytes: int,
+    bandwidth: float,  # bytes per second
     calls: int = 20_000,
 ) -> Simulated:
     """The rhythm of `Trainer.step` with workers elsewhere: take all that has arrived, update, publish, ask for more.
@@ -192,7 +194,7 @@ def simulate(
     A worker has two calls: one runs while the other waits. The learner's network link is shared by all that comes
     in and, in the other direction, by one copy of the parameters for each machine.
     """
-    transfer = call_bytes / BANDWIDTH
+    transfer = call_bytes / bandwidth
     arrivals: list[tuple[float, int, float]] = []  # when, who, the version that acted
     ready_at = np.zeros(workers)  # when each worker can begin its next call
     link_free = 0.0
@@ -216,7 +218,7 @@ def simulate(
         cost = max(len(batch) * take_seconds, link_free - now)
         lags += sum(version - acted for _, _, acted in batch)
         learning = len(batch) * call_updates * update_seconds
-        publishing = min(len(batch), MACHINES) * params_bytes / BANDWIDTH
+        publishing = min(len(batch), MACHINES) * params_bytes / bandwidth
         now += max(learning, publishing) + cost
         version += len(batch) * call_updates
         updating, taking, taken = updating + learning, taking + cost, taken + len(batch)
@@ -294,16 +296,15 @@ def main() -> None:
         note(setting, "parameters", params_bytes / 1e6, "MB")
         note(setting, "a delivery", call_bytes / 1e6, "MB")
         call_updates = call_steps * per_step
-        for factor in (1, 10):
-            sim = simulate(
-                MACHINES, call_steps, call_seconds, call_bytes, call_updates, 1 / alone / factor, take, params_bytes
-            )
-            of = f"{MACHINES} machines, learner {factor} times as fast"
-            note(setting, f"simulated: {of}", sim.steps, "steps/s")
-            note(setting, f"simulated: {of}: learner updates", 100 * sim.learner, "% of the time")
-            note(setting, f"simulated: {of}: driver takes results", 100 * sim.driver, "% of the time")
-            note(setting, f"simulated: {of}: parameter lag", sim.lag, "updates")
-            note(setting, f"simulated: {of}: 2e8 steps", STEPS / sim.steps / 3600, "hours")
+        for gigabits, faster in ((1, 1), (10, 1), (10, 10)):
+            costs = (call_steps, call_seconds, call_bytes, call_updates, 1 / alone / faster, take, params_bytes)
+            sim = simulate(MACHINES, *costs, gigabits * GIGABIT)
+            of = f"simulated, {gigabits} Gbit/s, learner x {faster}"
+            note(setting, of, sim.steps, "steps/s")
+            note(setting, f"{of}: 2e8 steps", STEPS / sim.steps / 3600, "hours")
+            note(setting, f"{of}: updating", 100 * sim.learner, "% of the time")
+            note(setting, f"{of}: taking results", 100 * sim.driver, "% of the time")
+            note(setting, f"{of}: parameter lag", sim.lag, "updates")
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         with arguments.output.open("w", newline="") as file:
