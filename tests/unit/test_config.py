@@ -45,6 +45,9 @@ INVALID: dict[str, list[Any]] = {
     "lambda_": [-0.1, 1.01, float("nan")],
     "target_ema": [0, -0.1, 1.5],
     "entropy_weight": [-0.01, float("nan")],
+    "image_torso": ["large"],
+    "embedding_size": [0],
+    "memory_size": [-1],
     "effort_weight": [-0.01, float("nan")],
     "workers": [-1, 9],
     "max_restarts": [-1],
@@ -59,7 +62,8 @@ INVALID: dict[str, list[Any]] = {
     "interval_encoding": ["binary"],
     "target_critics": ["max"],
 }
-ANY_VALUE = {  # names that are looked up elsewhere, and switches
+ANY_VALUE = {
+    "see_last_action",  # names that are looked up elsewhere, and switches
     "env",
     "agent",
     "epsilon_per_subaction",

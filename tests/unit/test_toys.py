@@ -44,7 +44,7 @@ def test_contract(name: Any) -> None:
         assert np.all(after.last[after.discount == 0])
     for step in once:
         assert step.observation.shape == (3, *env.observation_shape)
-        assert [x.dtype for x in step] == [np.float32, np.float32, np.float32, bool, bool]
+        assert [x.dtype for x in step] == [env.observation_dtype, np.float32, np.float32, bool, bool, bool]
     if name in BANDITS:
         assert np.any(once[0].observation != stream(2)[0].observation)
 
