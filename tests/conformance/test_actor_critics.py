@@ -11,6 +11,7 @@ import pytest
 from aql import agents
 from aql.actions import ActionSpace, Discrete, Interval
 from aql.agents.base import EnvSpec
+from aql.agents.d3pg import ActorMemory
 from aql.config import Config
 from aql.envs.base import TimeStep, no_masks
 from aql.experience import Unroll
@@ -129,30 +130,36 @@ def test_rewards_after_a_reset_do_not_reach_back(name: str) -> None:
 # d3pg.
 
 
+def _noisy(noise: Any) -> ActorMemory:
+    """Actors with this noise, and nothing else to remember."""
+    return ActorMemory(noise, np.zeros((len(noise), 0), np.float32))
+
+
 def test_noise_is_an_ornstein_uhlenbeck_process() -> None:
     rng = np.random.default_rng(0)
     one, other = rng.normal(size=(2, 4, 2)).astype(np.float32)
     first = np.array([False, True, False, True])
-    (_, after_one), (_, after_other) = (_act("d3pg", 4, "explore", state, first) for state in (one, other))
+    after_one, after_other = (_act("d3pg", 4, "explore", _noisy(state), first)[1].noise for state in (one, other))
     # Of what was there, 0.85 stays; a new episode begins without it. The rest is the same for the same key.
     np.testing.assert_allclose(after_one - after_other, 0.85 * (one - other) * ~first[:, None], rtol=1e-4, atol=1e-6)
     # From 0, one step is N(0, 0.2^2), in every sub-action and actor by itself.
-    _, noise = _act("d3pg", 20_000, "explore")
+    noise = _act("d3pg", 20_000, "explore")[1].noise
     np.testing.assert_allclose(np.std(noise, axis=0), 0.2, rtol=0.03)
     np.testing.assert_allclose(np.mean(noise, axis=0), 0, atol=0.006)
     assert abs(np.corrcoef(np.asarray(noise).T)[0, 1]) < 0.03
     # Many steps later: 0.2 / sqrt(1 - 0.85^2).
     for key in range(30):  # 0.85^30 = 0.008
-        _, noise = _act("d3pg", 20_000, "explore", noise, key=key)
+        noise = _act("d3pg", 20_000, "explore", _noisy(noise), key=key)[1].noise
     np.testing.assert_allclose(np.std(noise, axis=0), 0.3797, rtol=0.03)
 
 
 def test_noise_is_added_when_exploring_only() -> None:
-    (greedy, _), (explored, noise), (again, _) = (
-        _act("d3pg", 500, mode, 0.8 * np.ones((500, 2), np.float32)) for mode in ("greedy", "explore", "greedy")
+    state = _noisy(0.8 * np.ones((500, 2), np.float32))
+    (greedy, _), (explored, after), (again, _) = (
+        _act("d3pg", 500, mode, state) for mode in ("greedy", "explore", "greedy")
     )
     np.testing.assert_array_equal(greedy.action, again.action)
-    np.testing.assert_allclose(explored.action, np.clip(greedy.action + noise, -1, 1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(explored.action, np.clip(greedy.action + after.noise, -1, 1), rtol=1e-5, atol=1e-6)
     assert np.mean(np.asarray(explored.action) == 1) > 0.02  # some were clipped
     quiet, _ = _act("d3pg", 500, "explore", noise_sigma=0.0)
     np.testing.assert_array_equal(quiet.action, greedy.action)
