@@ -356,7 +356,7 @@ def test_a_killed_driver_leaves_no_orphans_and_can_be_resumed(driver: Callable[.
     wait_for(lambda: learns(run) and checkpoint.latest(run) is not None, 90)
     process.kill()
     process.wait()
-    wait_for(lambda: not marked(process.mark), 30)
+    wait_for(lambda: not marked(process.mark), 120)  # two small helpers of Ray take a minute to notice
     steps = saved_steps(run)
     process = driver("--resume", str(run), "--steps", str(steps + 400), "--quiet")
     output, errors = process.communicate(timeout=90)
