@@ -132,7 +132,7 @@ def test_rewards_after_a_reset_do_not_reach_back(name: str) -> None:
 
 def _noisy(noise: Any) -> ActorMemory:
     """Actors with this noise, and nothing else to remember."""
-    return ActorMemory(noise, np.zeros((len(noise), 0), np.float32))
+    return ActorMemory(noise, jnp.zeros((len(noise), 0)))
 
 
 def test_noise_is_an_ornstein_uhlenbeck_process() -> None:

@@ -31,7 +31,7 @@ class Reach(gymnasium.Env):
     action_space = gymnasium.spaces.Dict(
         {"button": gymnasium.spaces.Discrete(3, start=1), "point": gymnasium.spaces.Box(-2.0, 2.0, (2,))}
     )
-    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (3,))
+    observation_space: Any = gymnasium.spaces.Box(-1.0, 1.0, (3,))
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
@@ -112,6 +112,57 @@ def test_an_instance_is_copied_for_every_actor() -> None:
         assert model.actor_steps == 400
     with pytest.raises(aql.UserError, match="expected an id"):
         aql.AQL(3)  # type: ignore[arg-type]
+
+
+class Nested(Reach):
+    """The same with an observation in parts, and a mask that forbids the first button."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {"where": gymnasium.spaces.Box(-1.0, 1.0, (3,)), "kind": gymnasium.spaces.Discrete(2)}
+    )
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        return self._parts(), {"action_mask": np.array([0, 1, 1])}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        assert action["button"] != 1
+        _, reward, terminated, truncated, _ = super().step(action)
+        return self._parts(), reward, terminated, truncated, {"action_mask": np.array([0, 1, 1])}
+
+    def _parts(self) -> dict[str, Any]:
+        return {"where": self.state, "kind": int(self.state[2] > 0)}
+
+
+def test_nested_observations_and_masks_in_predict() -> None:
+    model = aql.AQL(Nested, **SMALL).learn(400, progress=False)
+    one = {"where": np.zeros(3, np.float32), "kind": 1}
+    masks = np.array([0, 0, 1])
+    assert model.predict(one, action_masks=masks)["button"] == 3
+    batch = {"where": np.zeros((4, 3), np.float32), "kind": np.array([0, 1, 0, 1])}
+    np.testing.assert_array_equal(model.predict(batch, action_masks=np.tile(masks, (4, 1)))["button"], [3] * 4)
+    with pytest.raises(aql.UserError, match="1 action masks for 4 observations"):
+        model.predict(batch, action_masks=[masks])
+    with pytest.raises(aql.UserError, match="is not in"):
+        model.predict({"where": np.zeros(3, np.float32)})
+
+
+def test_the_environments_of_a_vector_are_the_actors() -> None:
+    vectors = [
+        gymnasium.make_vec("CartPole-v1", num_envs=3),
+        gymnasium.vector.SyncVectorEnv([Reach, Reach]),
+    ]
+    settings = {name: value for name, value in SMALL.items() if name != "actors"}
+    for vector in vectors:
+        model = aql.AQL(vector, **settings).learn(402, progress=False)
+        assert model.config.actors == vector.num_envs
+        assert model.actor_steps == 402
+        assert model.evaluate(2).episodes == 2
+    with pytest.raises(aql.UserError, match="actors is 5: the vector environment has 2"):
+        aql.AQL(vectors[1], **(settings | {"actors": 5}))
+    mode = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
+    with pytest.raises(aql.UserError, match=r"AutoresetMode\.NEXT_STEP"):
+        aql.AQL(gymnasium.vector.SyncVectorEnv([Reach], **mode), **settings)  # type: ignore[arg-type]
 
 
 def test_unknown_settings_are_refused_with_near_names() -> None:
