@@ -58,9 +58,11 @@ class FlatObservations(Observations):
         leaf = observation
         while isinstance(leaf, dict | tuple) and leaf:
             leaf = next(iter(leaf.values())) if isinstance(leaf, dict) else leaf[0]
-        if np.ndim(leaf) == 0:
-            raise UserError(f"the observation {observation!r} is not in {self._space}")
-        rows = gymnasium.vector.utils.iterate(gymnasium.vector.utils.batch_space(self._space, len(leaf)), observation)
+        try:
+            batched = gymnasium.vector.utils.batch_space(self._space, len(leaf))
+            rows = list(gymnasium.vector.utils.iterate(batched, observation))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise UserError(f"the observation {observation!r} is not in {self._space}, nor a batch of it") from error
         return np.stack([self.one(row) for row in rows]), False
 
 
