@@ -165,7 +165,7 @@ def test_time_limit_and_reset(backend: Any) -> None:
     # A new episode, not a continuation: the pole is at rest again.
     assert np.abs(steps[1000].observation[:, 2]).min() > 0
     np.testing.assert_array_equal(steps[1001].observation[:, 2], [0, 0])
-    assert [x.dtype for x in steps[5]] == [np.float32, np.float32, np.float32, bool, bool]
+    assert [x.dtype for x in steps[5]] == [np.float32, np.float32, np.float32, bool, bool, bool]
 
 
 def test_reward_of_a_first_step_is_masked() -> None:
