@@ -111,8 +111,9 @@ class ActionSpace:
         if self.size < 1e6:
             return f"{self.size:,}"
         magnitude = float(np.sum(np.log10(self.num_choices)))
-        exponent = math.floor(magnitude + 0.022)  # from 9.5 on, the first digit is rounded up to the next power
-        return f"{10 ** (magnitude - exponent):.2g}e+{exponent:02}"
+        exponent = math.floor(magnitude + 1e-9)  # powers of ten are exact
+        digits = f"{10 ** (magnitude - exponent):.2g}"
+        return f"1e+{exponent + 1:02}" if digits == "10" else f"{digits}e+{exponent:02}"
 
     def with_bins(self, bins: int | None) -> "ActionSpace":
         """The same space with every interval discretised into `bins` values, or continuous for None."""

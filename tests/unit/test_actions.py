@@ -94,6 +94,23 @@ def test_numbers_of_a_hybrid_space() -> None:
     np.testing.assert_array_equal(HYBRID.to_index(jnp.array([1.2, 0.0, 0.6])), [1, 0, 3])
 
 
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ([24], "24"),
+        ([999_999], "999,999"),
+        ([10] * 6, "1e+06"),
+        ([5] * 10, "9.8e+06"),  # 9,765,625
+        ([9_949_999], "9.9e+06"),
+        ([9_960_000], "1e+07"),
+        ([5] * 21, "4.8e+14"),
+        ([10] * 400, "1e+400"),
+    ],
+)
+def test_sizes_in_words(choices: Any, words: str) -> None:
+    assert ActionSpace(tuple(Discrete(n) for n in choices)).describe_size() == words
+
+
 def test_encode_in_numbers() -> None:
     action = jnp.array([[2.0, 0.5, -0.5], [0.0, -1.0, 1.0]])
     expected: Any = [[0, 0, 1, 0.5, -0.5], [1, 0, 0, -1, 1]]
