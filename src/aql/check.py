@@ -18,7 +18,6 @@ from aql.actions import ActionSpace, Discrete, Interval
 from aql.agents.base import EnvSpec
 from aql.config import Config
 from aql.envs import gym, observations
-from aql.envs.doom import scenarios
 from aql.errors import UserError
 
 LARGE_REWARD = 1_000.0  # beyond this, critics take long to grow to the size of the returns
@@ -95,23 +94,23 @@ class Step(NamedTuple):
 def check(env_id: str, config: Config, steps: int = 1000) -> Report:
     """Plays `steps` random steps, twice, and looks at all that comes back."""
     report = Report(env_id)
-    if env_id.startswith(("control/", "doom/", "toy/")):
+    build = envs.builder(env_id)
+    if build is None:
         ours = envs.make(env_id, 1)
         report.facts["observation"] = f"{ours.observation_shape} of {ours.observation_dtype}"
-        _describe_actions(report, ours.action_space, config, ours.observation_shape)
+        _describe_actions(report, config, EnvSpec.of(ours))
         ours.close()
         _compare(report, lambda: list(_play_vector(env_id, steps, config.seed)))
         return report
-    known = envs.list_ids()
-    build = scenarios.builder(env_id) if env_id.startswith(scenarios.PREFIXES) else gym.builder(env_id, known)
     env = build()
     report.facts["observation"] = str(env.observation_space)
     report.facts["action"] = str(env.action_space)
+    env.close()
     try:
         becomes = observations.from_gymnasium(env.observation_space)
         report.facts["observation"] += f", becomes {becomes.shape} of {becomes.dtype}"
         space = ActionSpace.from_gymnasium(env.action_space)
-        _describe_actions(report, space, config, becomes.shape)
+        _describe_actions(report, config, EnvSpec(becomes.shape, space, becomes.dtype))
     except UserError as error:
         report.error(str(error))
         return report
@@ -119,8 +118,8 @@ def check(env_id: str, config: Config, steps: int = 1000) -> Report:
     return report
 
 
-def _describe_actions(report: Report, space: ActionSpace, config: Config, shape: tuple[int, ...]) -> None:
-    agent = agents.make(config, EnvSpec(shape, space))
+def _describe_actions(report: Report, config: Config, env: EnvSpec) -> None:
+    agent, space = agents.make(config, env), env.action_space
     pairs = list(zip(space.subactions, agent.space.subactions, strict=True))
     for start, end in _equal_neighbours(pairs):
         name = space.names[start] if end - start == 1 else f"{space.names[start]} to {space.names[end - 1]}"

@@ -1,8 +1,6 @@
 """The command `aql`."""
 
-import contextlib
 import dataclasses
-import io
 import json
 import shlex
 import sys
@@ -15,6 +13,7 @@ import numpy as np
 import tyro
 from rich.console import Console
 
+from aql.arguments import names, parse, value_of
 from aql.config import Config, preset
 from aql.errors import UserError, unknown
 
@@ -51,37 +50,6 @@ def _print_usage() -> None:
     print("\n`aql COMMAND --help` explains one of them.")
 
 
-def _parse(what: Any, name: str, arguments: list[str], **options: Any) -> Any:
-    """tyro's result; its framed errors as one line."""
-    output, errors = io.StringIO(), io.StringIO()
-    try:
-        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-            return tyro.cli(what, prog=f"aql {name}", args=arguments, **options)
-    except SystemExit as exit_:
-        if exit_.code in (0, None):
-            print(output.getvalue(), end="")
-            raise
-        raise UserError(_one_line(errors.getvalue() or output.getvalue(), name)) from None
-
-
-def _one_line(report: str, name: str) -> str:
-    """tyro's report, a box on a terminal and ruled sections elsewhere: its message and the options it thinks near."""
-    is_box = "│" in report
-    lines = [line.strip("│ ") for line in report.splitlines() if not line.startswith(("╭", "╰"))]
-    sections: list[list[str]] = [[]]
-    for line in lines:
-        if line and not line.strip("─-"):
-            sections.append([])
-        else:
-            sections[-1].append(line)
-    message, *hints = sections if is_box else sections[1:]
-    near = dict.fromkeys(line.split()[0] for section in hints for line in section if line.startswith("--"))
-    suggestion = f"did you mean {' or '.join(near)}? " if near and "Unrecognized" in report else ""
-    usage = (COMMANDS[name].__doc__ or "").partition(": ")[2]
-    form = f"the form is `{usage}`; " if usage and not suggestion else ""
-    return f"{' '.join(message).strip()}: {suggestion}{form}`aql {name} --help` lists the options"
-
-
 # train
 
 
@@ -114,7 +82,7 @@ def train(arguments: list[str]) -> int:
 
     arguments = ["--env", *arguments] if arguments and not arguments[0].startswith("-") else arguments
     defaults = preset(
-        _value_of("--preset", arguments) or Config.preset, agent=_value_of("--agent", arguments) or Config.agent
+        value_of("--preset", arguments) or Config.preset, agent=value_of("--agent", arguments) or Config.agent
     )
     options = _parse(
         _TrainOptions,
@@ -125,7 +93,7 @@ def train(arguments: list[str]) -> int:
     config: Config = options.config
     if options.resume is not None:
         run, config = options.resume, _resumed_config(options.resume, arguments)
-    elif _value_of("--env", arguments) is None:
+    elif value_of("--env", arguments) is None:
         raise UserError(
             "no environment given: `aql train control/cartpole-swingup`, for instance; `aql envs` lists them"
         )
@@ -159,17 +127,6 @@ def train(arguments: list[str]) -> int:
     return 0
 
 
-def _value_of(option: str, arguments: list[str]) -> str | None:
-    """What the option is given as, the last time it is given."""
-    found = None
-    for i, argument in enumerate(arguments):
-        if argument == option and i + 1 < len(arguments):
-            found = arguments[i + 1]
-        elif argument.startswith(option + "="):
-            found = argument.partition("=")[2]
-    return found
-
-
 def _resumed_config(run: Path, arguments: list[str]) -> Config:
     """The run's own config; only its end may be moved, and its actors to more or fewer workers."""
     from aql import runs
@@ -181,7 +138,7 @@ def _resumed_config(run: Path, arguments: list[str]) -> Config:
     config = runs.read_config(run)
     changes: dict[str, int] = {}
     for name in ("steps", "workers"):
-        value = _value_of(f"--{name}", arguments)
+        value = value_of(f"--{name}", arguments)
         if value is not None and not value.isdecimal():
             raise UserError(f"--{name} is {value}: expected a whole number")
         changes |= {} if value is None else {name: int(value)}
@@ -324,8 +281,8 @@ def sweep(arguments: list[str]) -> int:
     suite = sweep.load(given["suite"])
     suite = sweep.select(
         suite,
-        agents=_names(given["agents"]),
-        tasks=_names(given["tasks"]),
+        agents=names(given["agents"]),
+        tasks=names(given["tasks"]),
         seeds=given["seeds"],
         steps=given["steps"],
         settings=sweep.parse_settings(pair for pairs in given["set"] for pair in pairs),
@@ -346,10 +303,6 @@ def sweep(arguments: list[str]) -> int:
     if failed:
         print(f"{len(failed)} failed; the same command tries them again", file=sys.stderr)
     return 1 if failed else 0
-
-
-def _names(listed: str) -> list[str]:
-    return [name.strip() for name in listed.split(",") if name.strip()]
 
 
 # check, envs, agents
@@ -398,6 +351,11 @@ def list_agents(arguments: list[str]) -> int:
     for name, kind in AGENTS.items():
         print(f"{name:18}{kind.summary}")
     return 0
+
+
+def _parse(what: Any, name: str, arguments: list[str], **options: Any) -> Any:
+    """The options; how a command is used is the second half of its first line."""
+    return parse(what, name, arguments, usage=(COMMANDS[name].__doc__ or "").partition(": ")[2], **options)
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

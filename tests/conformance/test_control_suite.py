@@ -154,7 +154,7 @@ def _assert_equal(a: TimeStep, b: TimeStep) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_time_limit_and_reset(backend: Any) -> None:
-    env = envs.make("control/pendulum-swingup", 2, num_threads=1, backend=backend)
+    env = control.make("control/pendulum-swingup", 2, num_threads=1, backend=backend)
     steps = [env.reset(0), *_roll(env, 1002)]
     assert [i for i, s in enumerate(steps) if s.first.all()] == [0, 1001]
     assert [i for i, s in enumerate(steps) if s.last.all()] == [1000]
@@ -178,7 +178,7 @@ def test_reward_of_a_first_step_is_masked() -> None:
 
 @pytest.mark.parametrize("task", ["lqr_2_1", "lqr_6_2"])
 def test_lqr_is_cut_like_the_others(task: Any) -> None:
-    env = envs.make(f"control/lqr-{task}", 1, backend="dm_control")
+    env = control.make(f"control/lqr-{task}", 1, backend="dm_control")
     steps = [env.reset(0), *_roll(env, 1001)]
     assert [i for i, s in enumerate(steps) if s.last[0]] == [1000]
     assert [i for i, s in enumerate(steps) if s.first[0]] == [0, 1001]
@@ -187,10 +187,10 @@ def test_lqr_is_cut_like_the_others(task: Any) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["walker-walk", "reacher-easy"])
 def test_reset_is_a_function_of_the_seed(backend: Any, name: Any) -> None:
-    env = envs.make(f"control/{name}", 3, backend=backend)
+    env = control.make(f"control/{name}", 3, backend=backend)
     once = [env.reset(5), *_roll(env, 30)]
     again = [env.reset(5), *_roll(env, 30)]
-    fresh_env = envs.make(f"control/{name}", 3, backend=backend)
+    fresh_env = control.make(f"control/{name}", 3, backend=backend)
     fresh = [fresh_env.reset(5), *_roll(fresh_env, 30)]
     for a, b, c in zip(once, again, fresh, strict=True):
         _assert_equal(a, b)
@@ -211,7 +211,7 @@ def test_reset_drops_a_step_under_way() -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_arrays_belong_to_the_caller(backend: Any) -> None:
-    env = envs.make("control/walker-walk", 2, backend=backend)
+    env = control.make("control/walker-walk", 2, backend=backend)
     steps = [env.reset(0)]
     copies = [TimeStep(*(x.copy() for x in steps[0]))]
     for step in _roll(env, 20):

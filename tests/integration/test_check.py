@@ -145,6 +145,20 @@ def test_enormous_spaces_are_counted(capsys: Any) -> None:
     assert "5^21 = 4.8e+14" in output
 
 
+@pytest.mark.parametrize(
+    ("env_id", "words"),
+    [
+        ("hybrid/moving", "3 x 5^2 = 75"),
+        ("hybrid/allocation", "5^10 = 9.8e+06"),
+        ("doom/explore_goal_locations_tiny?resolution=42", "7^2 x 3^2 x 2^3 = 3,528"),
+        ("toy/chain", "exact search in 2 actions"),
+    ],
+)
+def test_our_own_environments_pass(capsys: Any, env_id: str, words: str) -> None:
+    assert cli.main(["check", env_id, "--steps", "60"]) == 0
+    assert words in " ".join(capsys.readouterr().out.split())
+
+
 def test_masks_are_obeyed_and_told(capsys: Any) -> None:
     code, output = _check(capsys, "Masked")
     assert code == 0

@@ -6,11 +6,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from toy_training import embed, greedy_return, train
 
 from aql.actions import ActionSpace, Discrete, Interval
 from aql.config import Config
 from aql.envs import toys
-from aql.experience import Unroll
 from aql.runtime.local import Trainer
 
 SMALL: dict[str, Any] = {
@@ -38,27 +38,14 @@ SMALL: dict[str, Any] = {
 
 
 def _train(make: Any, agent: str, steps: int, seed: int = 0, **settings: Any) -> Trainer:
-    config = Config(agent=agent, seed=seed, steps=steps, **(SMALL | settings))
-    trainer = Trainer.in_process(config, make(config.actors), make(256))
-    while trainer.actor.steps < steps:
-        trainer.step(_silent)
-    return trainer
-
-
-def _silent(actor_steps: int, **metrics: Any) -> None:
-    """Nobody listens."""
-
-
-def _greedy_return(trainer: Trainer) -> float:
-    return trainer.evaluate(_silent).mean
+    return train(Config(agent=agent, seed=seed, steps=steps, **(SMALL | settings)), make)
 
 
 def _q(trainer: Trainer, observation: np.ndarray, action: np.ndarray) -> np.ndarray:
     """Q of actions [B, D] in observations [B, ...]."""
     agent: Any = trainer.agent
     params = trainer.learner.params
-    seen = Unroll(observation[:, None], None, np.zeros((len(observation), 1)), None, None, None, {})
-    embedding = agent._embedding.learn(params.network.torso, params.statistics, seen)[:, 0]
+    embedding = embed(trainer, params.network.torso, params.statistics, observation)
     values = agent._evaluate(params.network.critics, embedding).values(jnp.asarray(action, jnp.float32))
     return np.asarray(values[0])
 
@@ -93,7 +80,7 @@ BANDITS = [
 def test_bandits(name: str, agent: str, threshold: float) -> None:
     make = toys.TOYS[f"toy/bandit-{name}"]
     trainer = _train(make, agent, steps=24_000, gamma=0.0, bins=9)
-    learned = _greedy_return(trainer)
+    learned = greedy_return(trainer)
     print(f"{name} {agent}: {learned:.3f}")
     assert learned > threshold
     assert threshold > 2 * _random_return(make)
@@ -124,7 +111,7 @@ def _million(agent: str, seed: int) -> float:
         num_uniform=32,
         batch_size=256,
     )
-    return _greedy_return(trainer)
+    return greedy_return(trainer)
 
 
 @pytest.mark.xdist_group("million")
@@ -147,10 +134,10 @@ def test_chain() -> None:
     optimal = chain.optimal_q(0.9)[:-1]  # the far end is terminal
     states = np.eye(8)[:-1]
     found = np.stack([_q(trainer, states, np.full((7, 1), a)) for a in (0, 1)], axis=1)
-    print(f"chain: {np.abs(found - optimal).max():.3f} return {_greedy_return(trainer):.3f}")
+    print(f"chain: {np.abs(found - optimal).max():.3f} return {greedy_return(trainer):.3f}")
     np.testing.assert_array_equal(found.argmax(axis=1), 1)  # not for the bait
     np.testing.assert_allclose(found, optimal, atol=0.1)
-    assert _greedy_return(trainer) == 1
+    assert greedy_return(trainer) == 1
 
 
 def test_a_time_limit_is_no_end() -> None:
@@ -179,7 +166,7 @@ def test_choices_of_one_action_have_nothing_to_learn_but_values() -> None:
         return toys.Bandit(num_envs, ActionSpace((Discrete(1),)))
 
     trainer = _train(make, "aql", 3000, gamma=0.0, actors=16)
-    assert _greedy_return(trainer) == 1
+    assert greedy_return(trainer) == 1
 
 
 # Seeing and remembering.
@@ -199,13 +186,13 @@ def test_only_a_memory_can_recall(memory_size: int, low: float, high: float) -> 
         gamma=0.9,
         learning_rate=3e-3,
     )
-    learned = _greedy_return(trainer)
+    learned = greedy_return(trainer)
     print(f"recall with memory {memory_size}: {learned:.3f}")
     assert low <= learned <= high
 
 
 def test_pictures() -> None:
     trainer = _train(toys.TOYS["toy/spot"], "aql", steps=24_000, gamma=0.0, embedding_size=32)
-    learned = _greedy_return(trainer)
+    learned = greedy_return(trainer)
     print(f"spot: {learned:.3f}")
     assert learned > 0.95  # 0.25 by chance

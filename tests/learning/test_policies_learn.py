@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from toy_training import embed, greedy_return, train
 
 from aql.config import preset
 from aql.envs import toys
-from aql.experience import Unroll
 from aql.networks import apply
 from aql.runtime.local import Trainer
 
@@ -39,20 +39,7 @@ IMPALA = SMALL | {
 
 
 def _train(env: str, agent: str, steps: int, **settings: Any) -> Trainer:
-    config = preset("fast", env=env, agent=agent, steps=steps, **settings)
-    make = toys.TOYS[env]
-    trainer = Trainer.in_process(config, make(config.actors), make(256))
-    while trainer.actor.steps < steps:
-        trainer.step(_silent)
-    return trainer
-
-
-def _silent(actor_steps: int, **metrics: Any) -> None:
-    """Nobody listens."""
-
-
-def _greedy_return(trainer: Trainer) -> float:
-    return trainer.evaluate(_silent).mean
+    return train(preset("fast", env=env, agent=agent, steps=steps, **settings), toys.TOYS[env])
 
 
 # Bandits earn 1 for the best action only; random policies earn 0.13 (discrete), 0.12 (continuous) and 0.11 (hybrid).
@@ -60,7 +47,7 @@ def _greedy_return(trainer: Trainer) -> float:
 
 
 def test_d3pg_solves_a_continuous_bandit() -> None:
-    learned = _greedy_return(_train("toy/bandit-continuous", "d3pg", 24_000, gamma=0.0, **D3PG))
+    learned = greedy_return(_train("toy/bandit-continuous", "d3pg", 24_000, gamma=0.0, **D3PG))
     print(f"d3pg: {learned:.3f}")
     assert learned > 0.8
 
@@ -70,7 +57,7 @@ def test_d3pg_solves_a_continuous_bandit() -> None:
     [("discrete", "impala", 0.6), ("hybrid", "impala", 0.4), ("hybrid", "impala-gaussian", 0.33)],
 )
 def test_impala_solves_bandits(env: str, agent: str, threshold: float) -> None:
-    learned = _greedy_return(_train(f"toy/bandit-{env}", agent, 64_000, gamma=0.0, **IMPALA))
+    learned = greedy_return(_train(f"toy/bandit-{env}", agent, 64_000, gamma=0.0, **IMPALA))
     print(f"{env} {agent}: {learned:.3f}")
     assert learned > threshold
 
@@ -81,8 +68,7 @@ def test_impala_solves_bandits(env: str, agent: str, threshold: float) -> None:
 def _values(trainer: Trainer, observation: np.ndarray) -> np.ndarray:
     agent: Any = trainer.agent
     state: Any = trainer.learner._state
-    seen = Unroll(observation[:, None], None, np.zeros((len(observation), 1)), None, None, None, {})
-    embedding = agent._embedding.learn(state.params.torso, state.params.statistics, seen)[:, 0]
+    embedding = embed(trainer, state.params.torso, state.params.statistics, observation)
     return np.asarray(apply(agent._value, state.value, embedding))
 
 
@@ -91,9 +77,9 @@ def test_impala_walks_the_chain_past_the_bait() -> None:
     patient = IMPALA | {"unroll_length": 8, "learning_rate": 1e-3, "proposal_learning_rate": 1e-3}
     trainer = _train("toy/chain", "impala", 64_000, gamma=0.9, **patient)
     values = _values(trainer, np.eye(8, dtype=np.float32)[:-1])
-    print("chain:", values, _greedy_return(trainer))
+    print("chain:", values, greedy_return(trainer))
     np.testing.assert_allclose(values, 0.9 ** np.arange(6, -1, -1), atol=0.15)
-    assert _greedy_return(trainer) == 1
+    assert greedy_return(trainer) == 1
 
 
 def test_impala_knows_limits_from_ends() -> None:

@@ -327,7 +327,7 @@ def test_bad_arguments() -> None:
     with pytest.raises(UserError, match="num_envs is 0"):
         envs.make("toy/counting", 0)
     with pytest.raises(UserError, match="unknown backend 'envpol': did you mean envpool"):
-        envs.make("control/walker-walk", 1, backend="envpol")
+        control.make("control/walker-walk", 1, backend="envpol")
 
 
 def test_list() -> None:
@@ -344,7 +344,7 @@ def test_missing_extra_is_named(monkeypatch: Any) -> None:
     with pytest.raises(UserError, match=r"pip install 'aql\[control\]'"):
         envs.make("control/walker-walk", 1)
     with pytest.raises(UserError, match=r"pip install 'aql\[control\]'"):
-        envs.make("control/walker-walk", 1, backend="envpool")
+        control.make("control/walker-walk", 1, backend="envpool")
     with pytest.raises(UserError, match=r"pip install 'aql\[control\]'"):
         envs.make_rendered("control/walker-walk")
 

@@ -135,7 +135,10 @@ def test_the_ring_keeps_its_own_copy() -> None:
         replay.add(step)
         step.reward[:] = -1
         step.extras["best_action"][:] = -1
-    _check_rows_agree(replay.sample(np.random.default_rng(0), 2), per_actor=2)
+    unrolls = replay.sample(np.random.default_rng(0), 2)
+    np.testing.assert_array_equal(unrolls.reward, np.repeat([[0, 10], [1, 11], [2, 12]], 2, axis=0))
+    assert unrolls.extras["best_action"].min() == -1  # of step 1, which is what `_step` gave
+    _check_rows_agree(unrolls, per_actor=2)
 
 
 def test_dtypes_are_kept() -> None:

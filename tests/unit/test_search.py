@@ -190,15 +190,16 @@ def _hits(search: Search, states: int, seed: int, proposal_seed: int | None = No
     return np.all(np.asarray(found.action) == [3, 1, 4], axis=1)
 
 
-def _check_rate(hits: np.ndarray, expected: float) -> None:
+def _is_rate(hits: np.ndarray, expected: float) -> bool:
+    """Whether hits are as frequent as expected, up to four standard errors."""
     error = math.sqrt(expected * (1 - expected) / len(hits))
-    assert abs(np.mean(hits) - expected) < 4 * error
+    return bool(abs(np.mean(hits) - expected) < 4 * error)
 
 
 @pytest.mark.parametrize("count", [1, 50, 700])
 def test_uniform_finds_the_best_action_as_often_as_it_should(count: int) -> None:
     space = ActionSpace((Discrete(5), Discrete(4), Discrete(5)))
-    _check_rate(_hits(Uniform(space, count), 4000, seed=count), 1 - (1 - 1 / 100) ** count)
+    assert _is_rate(_hits(Uniform(space, count), 4000, seed=count), 1 - (1 - 1 / 100) ** count)
 
 
 @pytest.mark.parametrize(("num_proposal", "num_uniform"), [(1, 0), (5, 0), (20, 0), (3, 40)])
@@ -211,7 +212,7 @@ def test_a_proposal_finds_the_best_action_as_often_as_it_should(num_proposal: in
     assert p != pytest.approx(0.01, rel=0.1)  # not the uniform one
     found = _run(search, params, _quadratic(target[0]), states=6000, seed=num_proposal)
     hits = np.all(np.asarray(found.action) == np.asarray(target), axis=1)
-    _check_rate(hits, 1 - (1 - p) ** num_proposal * (1 - 1 / 100) ** num_uniform)
+    assert _is_rate(hits, 1 - (1 - p) ** num_proposal * (1 - 1 / 100) ** num_uniform)
 
 
 def test_from_proposal_looks_at_places() -> None:

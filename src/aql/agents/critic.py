@@ -1,14 +1,16 @@
-"""What agents with critics share: the ensemble's values, its targets, a step of descent."""
+"""What agents with critics share: the ensemble's values, its targets, its gradients."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from aql import returns
+from aql import losses, returns
 from aql.actions import ActionSpace
-from aql.agents.base import Params
+from aql.agents.base import Metrics, Params
+from aql.agents.networked import NetworkAgent
 from aql.config import Config
 from aql.experience import Unroll
 from aql.networks import apply
@@ -45,12 +47,6 @@ class Evaluated(NamedTuple):
         return score_in_blocks(mean_value, self.states, candidates, width=self.states[0].shape[-1])
 
 
-def evaluate(critic: Critic, space: ActionSpace, critics: tuple[Params, ...], embedding: jax.Array) -> Evaluated:
-    """The states' half of Q, for embeddings [B, E]."""
-    states = tuple(apply(critic, p, embedding, method="state") for p in critics)
-    return Evaluated(critic, space, critics, states)
-
-
 def reduce(config: Config, q: jax.Array) -> jax.Array:
     """[critics, B] -> [B], what a target bootstraps with."""
     return jnp.min(q, axis=0) if config.target_critics == "min" else jnp.mean(q, axis=0)
@@ -70,9 +66,45 @@ def lambdas(config: Config, unrolls: Unroll) -> jax.Array:
     return config.lambda_ * (1 - ends.astype(jnp.float32))
 
 
-def descend(
-    optimiser: optax.GradientTransformation, gradient: Params, state: optax.OptState, params: Params
-) -> tuple[Any, optax.OptState]:
-    """One step: the parameters and the optimiser's state after it."""
-    updates, state = optimiser.update(gradient, state, params)
-    return optax.apply_updates(params, updates), state
+@dataclasses.dataclass(frozen=True)
+class CriticAgent(NetworkAgent):
+    """An agent with critics of state and action, and perhaps a target network."""
+
+    @property
+    def _critic(self) -> Critic:
+        return Critic(self.config.critic_layers, self.config.layer_norm)
+
+    def _init_critics(self, key: jax.Array, embedding: jax.Array) -> tuple[Params, ...]:
+        features = self.space.encode(jnp.zeros((1, self.space.dimensions)))
+        return tuple(self._critic.init(k, embedding, features) for k in jax.random.split(key, self.config.num_critics))
+
+    def _evaluate(self, critics: tuple[Params, ...], embedding: jax.Array) -> Evaluated:
+        """The states' half of Q, for embeddings [..., E]."""
+        states = tuple(apply(self._critic, p, embedding, method="state") for p in critics)
+        return Evaluated(self._critic, self.space, critics, states)
+
+    def _copy_as_target(self, network: Any) -> Any:
+        """The network that the targets use; empty without one."""
+        return jax.tree.map(jnp.copy, network) if self.config.target_ema < 1 else ()
+
+    def _follow(self, target: Any, network: Any) -> Any:
+        """The target after it has moved a little towards the network."""
+        return optax.incremental_update(network, target, self.config.target_ema) if target else ()
+
+    def _critic_gradients(
+        self, critics: tuple[Params, ...], embedding: jax.Array, unrolls: Unroll, targets: jax.Array
+    ) -> tuple[tuple[tuple[Params, ...], jax.Array], Metrics]:
+        """Gradients of the TD loss for the critics and for the embeddings [B, T+1, E]; targets are [B, T]."""
+
+        def loss(critics: tuple[Params, ...], embedding: jax.Array) -> tuple[jax.Array, jax.Array]:
+            q = self._evaluate(critics, embedding[:, :-1]).values(unrolls.action[:, :-1])
+            return self.config.num_critics * losses.td_loss(q, targets, ~unrolls.first[:, 1:]), q
+
+        differentiate = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)
+        (value, q), gradients = differentiate(critics, embedding)
+        return gradients, {
+            "critic_loss": value,
+            "q_mean": jnp.mean(q),
+            "q_max": jnp.max(q),
+            "target_mean": jnp.mean(targets),
+        }

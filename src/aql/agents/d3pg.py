@@ -14,16 +14,14 @@ import numpy as np
 import optax
 
 from aql import losses
-from aql.actions import ActionSpace, Discrete
-from aql.agents.base import ActorState, Decision, EnvSpec, Metrics, Mode, Params
-from aql.agents.critic import descend, evaluate, lambda_targets, reduce
-from aql.agents.embedding import Embedding
-from aql.config import Config
+from aql.actions import Discrete
+from aql.agents.base import ActorState, Decision, Metrics, Mode, Params
+from aql.agents.critic import CriticAgent, lambda_targets, reduce
+from aql.agents.networked import descend
 from aql.envs.base import TimeStep
 from aql.errors import UserError
 from aql.experience import Unroll
 from aql.networks import apply, torsos
-from aql.networks.critics import Critic
 from aql.networks.policies import DeterministicPolicy
 
 
@@ -61,12 +59,8 @@ class D3PGState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class D3PG:
+class D3PG(CriticAgent):
     """The agent."""
-
-    config: Config
-    env: EnvSpec
-    space: ActionSpace
 
     def __post_init__(self) -> None:
         for d, sub in enumerate(self.space.subactions):
@@ -82,45 +76,21 @@ class D3PG:
         return f"deterministic policy with {self.space.dimensions} continuous sub-actions"
 
     @property
-    def _embedding(self) -> Embedding:
-        return Embedding(self.config, self.env, self.space)
-
-    @property
-    def _critic(self) -> Critic:
-        return Critic(self.config.critic_layers, self.config.layer_norm)
-
-    @property
     def _policy(self) -> DeterministicPolicy:
         return DeterministicPolicy(self.space.dimensions, self.config.proposal_layers)
-
-    @property
-    def _critic_optimiser(self) -> optax.GradientTransformation:
-        return optax.adam(self.config.learning_rate)
-
-    @property
-    def _policy_optimiser(self) -> optax.GradientTransformation:
-        return optax.adam(self.config.proposal_learning_rate)
-
-    @property
-    def _has_target(self) -> bool:
-        return self.config.target_ema < 1
 
     def init(self, key: jax.Array) -> D3PGState:
         """Fresh parameters and optimisers."""
         critic_key, policy_key = jax.random.split(key)
-        torso = self._embedding.init(jax.random.fold_in(key, 2))
-        embedding = self._embedding.example(torso)
-        features = self.space.encode(jnp.zeros((1, self.space.dimensions)))
-        critics = tuple(
-            self._critic.init(k, embedding, features) for k in jax.random.split(critic_key, self.config.num_critics)
-        )
+        torso, embedding = self._init_torso(key)
+        critics = self._init_critics(critic_key, embedding)
         params = Networks(torso, critics, self._policy.init(policy_key, embedding))
         return D3PGState(
             params=params,
-            target=jax.tree.map(jnp.copy, params) if self._has_target else (),
+            target=self._copy_as_target(params),
             statistics=self._embedding.init_statistics(),
-            critic_optimiser=self._critic_optimiser.init((torso, critics)),
-            policy_optimiser=self._policy_optimiser.init(params.policy),
+            critic_optimiser=self._value_optimiser.init((torso, critics)),
+            policy_optimiser=self._choice_optimiser.init(params.policy),
         )
 
     def acting_params(self, state: D3PGState) -> ActingParams:
@@ -165,45 +135,38 @@ class D3PG:
         def embed(torso: Params) -> jax.Array:
             return self._embedding.learn(torso, statistics, unrolls)  # [B, T+1, E]
 
-        embedding_tm1, to_torso = jax.vjp(lambda torso: embed(torso)[:, :-1], params.torso)
-        embedding_t = embed(target.torso)[:, 1:]
-        evaluated_t = evaluate(self._critic, self.space, target.critics, embedding_t)
+        embedding, to_torso = jax.vjp(embed, params.torso)
+        embedding_tm1, embedding_t = embedding[:, :-1], embed(target.torso)[:, 1:]
+        evaluated_t = self._evaluate(target.critics, embedding_t)
         v_t = reduce(self.config, evaluated_t.values(apply(self._policy, target.policy, embedding_t)))
         targets = lambda_targets(self.config, unrolls, v_t)
-
-        def critic_loss(critics: tuple[Params, ...], embedding: jax.Array) -> tuple[jax.Array, jax.Array]:
-            q = evaluate(self._critic, self.space, critics, embedding).values(unrolls.action[:, :-1])
-            return self.config.num_critics * losses.td_loss(q, targets, ~unrolls.first[:, 1:]), q
 
         def policy_loss(policy: Params) -> tuple[jax.Array, jax.Array]:
             effort = apply(self._policy, policy, embedding_tm1, method="effort")
             action = jnp.tanh(effort)
-            q = evaluate(self._critic, self.space, params.critics, embedding_tm1).values(action)
+            q = self._evaluate(params.critics, embedding_tm1).values(action)
             return losses.deterministic_policy_loss(q, effort, self.config.effort_weight), action
 
-        differentiate = jax.value_and_grad(critic_loss, argnums=(0, 1), has_aux=True)
-        (loss, q), (critic_gradient, embedding_gradient) = differentiate(params.critics, embedding_tm1)
+        (critic_gradient, embedding_gradient), metrics = self._critic_gradients(
+            params.critics, embedding, unrolls, targets
+        )
         (torso, critics), critic_optimiser = descend(
-            self._critic_optimiser,
+            self._value_optimiser,
             (*to_torso(embedding_gradient), critic_gradient),
             state.critic_optimiser,
             (params.torso, params.critics),
         )
         (policy_loss_, action), gradient = jax.value_and_grad(policy_loss, has_aux=True)(params.policy)
-        policy, policy_optimiser = descend(self._policy_optimiser, gradient, state.policy_optimiser, params.policy)
+        policy, policy_optimiser = descend(self._choice_optimiser, gradient, state.policy_optimiser, params.policy)
         new = Networks(torso, critics, policy)
         return D3PGState(
             params=new,
-            target=optax.incremental_update(new, target, self.config.target_ema) if self._has_target else (),
+            target=self._follow(state.target, new),
             statistics=statistics,
             critic_optimiser=critic_optimiser,
             policy_optimiser=policy_optimiser,
-        ), {
-            "critic_loss": loss,
+        ), metrics | {
             "policy_loss": policy_loss_,
-            "q_mean": jnp.mean(q),
-            "q_max": jnp.max(q),
-            "target_mean": jnp.mean(targets),
             "saturated_share": jnp.mean(jnp.abs(action) > 0.99),
         }
 

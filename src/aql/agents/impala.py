@@ -14,11 +14,9 @@ import numpy as np
 import optax
 
 from aql import losses, returns
-from aql.actions import ActionSpace
-from aql.agents.base import ActorState, Decision, EnvSpec, Metrics, Mode, Params
-from aql.agents.critic import descend, lambdas
-from aql.agents.embedding import Embedding
-from aql.config import Config
+from aql.agents.base import ActorState, Decision, Metrics, Mode, Params
+from aql.agents.critic import lambdas
+from aql.agents.networked import NetworkAgent, descend
 from aql.envs.base import TimeStep
 from aql.experience import Unroll
 from aql.networks import apply, torsos
@@ -44,12 +42,9 @@ class ImpalaState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Impala:
+class Impala(NetworkAgent):
     """The agent. `policy` is the same kind of distribution that proposes candidates to the value-based agents."""
 
-    config: Config
-    env: EnvSpec
-    space: ActionSpace
     policy: Proposal
 
     @property
@@ -58,33 +53,20 @@ class Impala:
         return f"stochastic policy over {self.space.describe_size()} actions"
 
     @property
-    def _embedding(self) -> Embedding:
-        return Embedding(self.config, self.env, self.space)
-
-    @property
     def _value(self) -> Value:
         return Value(self.config.critic_layers, self.config.layer_norm)
-
-    @property
-    def _policy_optimiser(self) -> optax.GradientTransformation:
-        return optax.adam(self.config.proposal_learning_rate)
-
-    @property
-    def _value_optimiser(self) -> optax.GradientTransformation:
-        return optax.adam(self.config.learning_rate)
 
     def init(self, key: jax.Array) -> ImpalaState:
         """Fresh parameters and optimisers."""
         policy_key, value_key = jax.random.split(key)
-        torso = self._embedding.init(jax.random.fold_in(key, 2))
-        embedding = self._embedding.example(torso)
+        torso, embedding = self._init_torso(key)
         no_action = jnp.zeros((1, self.space.dimensions))
         policy = self.policy.init(policy_key, embedding, no_action, method="likelihood")
         value = self._value.init(value_key, embedding)
         return ImpalaState(
             params=ActingParams(torso, policy, self._embedding.init_statistics()),
             value=value,
-            policy_optimiser=self._policy_optimiser.init(policy),
+            policy_optimiser=self._choice_optimiser.init(policy),
             value_optimiser=self._value_optimiser.init((torso, value)),
         )
 
@@ -156,7 +138,7 @@ class Impala:
         differentiate = jax.grad(loss, argnums=(0, 1), has_aux=True)
         (policy_gradient, value_gradient), metrics = differentiate(state.params.policy, torso_and_value)
         policy, policy_optimiser = descend(
-            self._policy_optimiser, policy_gradient, state.policy_optimiser, state.params.policy
+            self._choice_optimiser, policy_gradient, state.policy_optimiser, state.params.policy
         )
         (torso, value), value_optimiser = descend(
             self._value_optimiser, value_gradient, state.value_optimiser, torso_and_value

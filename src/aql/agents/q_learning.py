@@ -14,16 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from aql import losses
-from aql.actions import ActionSpace
-from aql.agents.base import ActorState, Decision, EnvSpec, Metrics, Mode, Params
-from aql.agents.critic import Evaluated, descend, evaluate, lambda_targets, reduce
-from aql.agents.embedding import Embedding
-from aql.config import Config
+from aql.agents.base import ActorState, Decision, Metrics, Mode, Params
+from aql.agents.critic import CriticAgent, Evaluated, lambda_targets, reduce
+from aql.agents.networked import descend
 from aql.envs.base import TimeStep
 from aql.experience import Unroll
-from aql.networks import apply, torsos
-from aql.networks.critics import Critic
+from aql.networks import torsos
 from aql.search import Search
 
 
@@ -59,12 +55,9 @@ class QLearningState(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class QLearning:
+class QLearning(CriticAgent):
     """The agent. `search` serves the actors, `learner_search` (the same with fewer candidates) the learner."""
 
-    config: Config
-    env: EnvSpec
-    space: ActionSpace
     search: Search
     learner_search: Search
 
@@ -73,38 +66,17 @@ class QLearning:
         """The search and the size of what it searches."""
         return f"{type(self.search).__name__.lower()} search in {self.space.describe_size()} actions"
 
-    @property
-    def _embedding(self) -> Embedding:
-        return Embedding(self.config, self.env, self.space)
-
-    @property
-    def _critic(self) -> Critic:
-        return Critic(self.config.critic_layers, self.config.layer_norm)
-
-    @property
-    def _critic_optimiser(self) -> optax.GradientTransformation:
-        return optax.adam(self.config.learning_rate)
-
-    @property
-    def _search_optimiser(self) -> optax.GradientTransformation:
-        return optax.adam(self.config.proposal_learning_rate)
-
     def init(self, key: jax.Array) -> QLearningState:
         """Fresh parameters and optimisers."""
         critic_key, search_key = jax.random.split(key)
-        torso = self._embedding.init(jax.random.fold_in(key, 2))
-        embedding = self._embedding.example(torso)
-        features = self.space.encode(jnp.zeros((1, self.space.dimensions)))
-        critics = tuple(
-            self._critic.init(k, embedding, features) for k in jax.random.split(critic_key, self.config.num_critics)
-        )
-        network = Network(torso, critics)
+        torso, embedding = self._init_torso(key)
+        network = Network(torso, self._init_critics(critic_key, embedding))
         search = self.search.init(search_key, embedding)
         return QLearningState(
             params=ActingParams(network, search, self._embedding.init_statistics()),
-            target=jax.tree.map(jnp.copy, network) if self._has_target else (),
-            critic_optimiser=self._critic_optimiser.init(network),
-            search_optimiser=self._search_optimiser.init(search),
+            target=self._copy_as_target(network),
+            critic_optimiser=self._value_optimiser.init(network),
+            search_optimiser=self._choice_optimiser.init(search),
         )
 
     def acting_params(self, state: QLearningState) -> ActingParams:
@@ -166,38 +138,22 @@ class QLearning:
         v_t = reduce(self.config, evaluated.values(best_t)).reshape(unrolls.reward[:, 1:].shape)
         targets = lambda_targets(self.config, unrolls, v_t)
 
-        def critic_loss(critics: tuple[Params, ...], embedding: jax.Array) -> tuple[jax.Array, jax.Array]:
-            features = self.space.encode(unrolls.action[:, :-1])
-            q = jnp.stack([apply(self._critic, p, embedding[:, :-1], features) for p in critics])
-            return self.config.num_critics * losses.td_loss(q, targets, ~unrolls.first[:, 1:]), q
-
-        differentiate = jax.value_and_grad(critic_loss, argnums=(0, 1), has_aux=True)
-        (loss, q), (critic_gradient, embedding_gradient) = differentiate(network.critics, embedding)
+        (critic_gradient, embedding_gradient), critic_metrics = self._critic_gradients(
+            network.critics, embedding, unrolls, targets
+        )
         (torso_gradient,) = to_torso(embedding_gradient)
-        gradient = Network(torso_gradient, critic_gradient)
-        network, critic_optimiser = descend(self._critic_optimiser, gradient, state.critic_optimiser, network)
+        network, critic_optimiser = descend(
+            self._value_optimiser, Network(torso_gradient, critic_gradient), state.critic_optimiser, network
+        )
         search_gradient, search_metrics = jax.grad(self.search.loss, has_aux=True)(
             state.params.search, embedding_t, best_t, allowed_t
         )
         search, search_optimiser = descend(
-            self._search_optimiser, search_gradient, state.search_optimiser, state.params.search
+            self._choice_optimiser, search_gradient, state.search_optimiser, state.params.search
         )
-        new_target = optax.incremental_update(network, target, self.config.target_ema) if state.target else ()
-        metrics |= search_metrics | {
-            "critic_loss": loss,
-            "q_mean": jnp.mean(q),
-            "q_max": jnp.max(q),
-            "target_mean": jnp.mean(targets),
-        }
         new_params = ActingParams(network, search, statistics)
-        return QLearningState(new_params, new_target, critic_optimiser, search_optimiser), metrics
-
-    @property
-    def _has_target(self) -> bool:
-        return self.config.target_ema < 1
-
-    def _evaluate(self, critics: tuple[Params, ...], embedding: jax.Array) -> Evaluated:
-        return evaluate(self._critic, self.space, critics, embedding)
+        new_state = QLearningState(new_params, self._follow(state.target, network), critic_optimiser, search_optimiser)
+        return new_state, metrics | search_metrics | critic_metrics
 
     def _best_actions(
         self,

@@ -1,58 +1,63 @@
-"""Environments by id: `control/<domain>-<task>`, `hybrid/<name>`, `doom/<level>`, `toy/<name>`, Gymnasium's,
+"""Environments by id: `control/<domain>-<task>`, `doom/<level>`, `hybrid/<name>`, `toy/<name>`, any of Gymnasium's and
 `package.module:factory`.
 
 Some take options in the id, `doom/explore_goal_locations_small?action_set=curated`: see `ids` and `adapters`.
 """
 
 import importlib.util
+from collections.abc import Callable
+from typing import NamedTuple
 
 from aql.envs import control, doom, gym, hybrid, ids, toys
 from aql.envs.base import TimeStep, VectorEnv
 from aql.envs.doom import scenarios
-from aql.envs.gym import from_envs
+from aql.envs.gym import Build, from_envs
 from aql.envs.serial import RenderedEnv
-from aql.errors import UserError, unknown
+from aql.errors import UserError
 
-__all__ = ["RenderedEnv", "TimeStep", "VectorEnv", "from_envs", "list_ids", "make", "make_rendered"]
+__all__ = [
+    "RenderedEnv",
+    "TimeStep",
+    "VectorEnv",
+    "builder",
+    "from_envs",
+    "list_ids",
+    "make",
+    "make_rendered",
+    "misses_id",
+]
 
 
-def make(env_id: str, num_envs: int, num_threads: int | None = None, backend: str = "auto") -> VectorEnv:
+class Family(NamedTuple):
+    """Environments whose ids begin alike, and how they are made."""
+
+    make: Callable[[str, int, int | None], VectorEnv]  # id, how many, threads
+    make_rendered: Callable[[str], RenderedEnv]
+    builder: Callable[[str], Build] | None = None  # of single ones, if these are Gymnasium's
+
+
+def make(env_id: str, num_envs: int, num_threads: int | None = None) -> VectorEnv:
     """`num_envs` environments that step together.
 
     Args:
       env_id: which ones; `list_ids` has ours.
       num_envs: B, how many.
       num_threads: of EnvPool and of doom levels; as the cores allow if None. The others step in the caller's thread.
-      backend: of control tasks: `envpool`, `dm_control`, or `auto` for the first of them that works.
     """
     if num_envs < 1:
         raise UserError(f"num_envs is {num_envs}: at least 1 is needed")
-    if env_id.startswith("control/"):
-        ids.refuse_options(env_id)
-        return control.make(env_id, num_envs, num_threads, backend)
-    if env_id.startswith("toy/"):
-        ids.refuse_options(env_id)
-        if env_id not in toys.TOYS:
-            raise unknown("environment", env_id, toys.TOYS, "`aql envs` lists them all")
-        return toys.TOYS[env_id](num_envs)
-    if env_id.startswith("doom/"):
-        return doom.make(env_id, num_envs, num_threads)
-    if env_id.startswith(scenarios.PREFIXES):
-        return scenarios.make(env_id, num_envs, num_threads)
-    return gym.make(_gymnasium_id(env_id), num_envs, list_ids())
+    return _family(env_id).make(env_id, num_envs, num_threads)
 
 
 def make_rendered(env_id: str) -> RenderedEnv:
     """One environment whose episodes can be filmed."""
-    if env_id.startswith("control/"):
-        return control.make_rendered(env_id)
-    if env_id.startswith("toy/"):
-        raise UserError(f"{env_id} has no picture: film a control task or a Gymnasium environment")
-    if env_id.startswith("doom/"):
-        return doom.make_rendered(env_id)
-    if env_id.startswith(scenarios.PREFIXES):
-        return scenarios.make_rendered(env_id)
-    return gym.make_rendered(_gymnasium_id(env_id), list_ids())
+    return _family(env_id).make_rendered(env_id)
+
+
+def builder(env_id: str) -> Build | None:
+    """What to call for one Gymnasium environment; None if the id is of one that is no such thing."""
+    build = _family(env_id).builder
+    return None if build is None else build(env_id)
 
 
 def list_ids() -> list[str]:
@@ -63,12 +68,32 @@ def list_ids() -> list[str]:
     return [*engines, *hybrid.HYBRIDS, *toys.TOYS]
 
 
-def _gymnasium_id(env_id: str) -> str:
-    """What Gymnasium calls one of our hybrid tasks, options kept; any other id as it is."""
-    name, question, options = env_id.partition("?")
-    if name.startswith("hybrid/") and name not in hybrid.HYBRIDS:
-        raise unknown("environment", name, hybrid.HYBRIDS, "`aql envs` lists them all")
-    return f"{hybrid.HYBRIDS.get(name, name)}{question}{options}"
+def misses_id(env_id: str) -> bool:
+    """Whether the id looks like one of ours and is none: a misspelt one."""
+    ours = tuple(prefix for prefix in FAMILIES if prefix.endswith("/"))
+    return env_id.startswith(ours) and ids.split(env_id)[0] not in list_ids()
 
+
+def _family(env_id: str) -> Family:
+    return next((family for prefix, family in FAMILIES.items() if env_id.startswith(prefix)), ANY)
+
+
+def _gymnasium(build: Callable[[str], Build]) -> Family:
+    """Gymnasium environments that step one after the other."""
+    return Family(
+        make=lambda env_id, num_envs, _: gym.make(build(env_id), num_envs),
+        make_rendered=lambda env_id: gym.make_rendered(build(env_id)),
+        builder=build,
+    )
+
+
+FAMILIES = {
+    "control/": Family(control.make, control.make_rendered),
+    "toy/": Family(toys.make, toys.make_rendered),
+    "doom/": Family(doom.make, doom.make_rendered, doom.builder),
+    "hybrid/": _gymnasium(hybrid.builder),
+    **dict.fromkeys(scenarios.PREFIXES, Family(scenarios.make, scenarios.make_rendered, scenarios.builder)),
+}
+ANY = _gymnasium(lambda env_id: gym.builder(env_id, list_ids()))
 
 doom.register()

@@ -13,6 +13,7 @@ import numpy as np
 
 from aql.actions import ActionSpace
 from aql.envs.base import TimeStep, VectorEnv, no_masks
+from aql.envs.ids import refuse_options
 from aql.envs.serial import Outcome, RenderedEnv, SerialVector, spread_seed
 from aql.errors import UserError, unknown
 
@@ -76,6 +77,7 @@ def envpool_id(domain: str, task: str) -> str:
 
 def make(env_id: str, num_envs: int, num_threads: int | None = None, backend: str = "auto") -> VectorEnv:
     """The vector for `control/<domain>-<task>`; backend is `auto`, `envpool` or `dm_control`."""
+    refuse_options(env_id)
     domain, task = parse(env_id)
     if backend not in ("auto", "envpool", "dm_control"):
         raise unknown("backend", backend, ["envpool", "dm_control"], "expected auto, envpool or dm_control")

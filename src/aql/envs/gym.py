@@ -17,6 +17,8 @@ from aql.envs import adapters, ids, observations
 from aql.envs.serial import EVERYTHING, Outcome, RenderedEnv, SerialVector
 from aql.errors import UserError, unknown
 
+Build = Callable[..., gymnasium.Env]  # makes one environment; keywords go to its constructor
+
 
 class GymEnv:
     """One Gymnasium environment, its spaces turned into ours.
@@ -120,15 +122,13 @@ def from_envs(envs: Sequence[gymnasium.Env]) -> SerialVector:
     return SerialVector(singles, singles[0].observations)
 
 
-def make(env_id: str, num_envs: int, known_ids: Sequence[str] = ()) -> SerialVector:
-    """`CartPole-v1`, `module:Id-v0` or `package.module:factory`; `known_ids` are suggested for a typo."""
-    build = builder(env_id, known_ids)
+def make(build: Build, num_envs: int) -> SerialVector:
+    """A vector of new environments."""
     return from_envs([build() for _ in range(num_envs)])
 
 
-def make_rendered(env_id: str, known_ids: Sequence[str] = ()) -> RenderedEnv:
+def make_rendered(build: Build) -> RenderedEnv:
     """One environment with render_mode='rgb_array'. A factory without that argument is called without it."""
-    build = builder(env_id, known_ids)
     if _takes_keyword(build, "render_mode"):
         return RenderedEnv(GymEnv(build(render_mode="rgb_array")))
     return RenderedEnv(GymEnv(build()))
@@ -139,10 +139,10 @@ def _takes_keyword(function: Callable, name: str) -> bool:
     return any(p.name == name or p.kind is p.VAR_KEYWORD for p in parameters)
 
 
-def builder(env_id: str, known_ids: Sequence[str] = ()) -> Callable[..., gymnasium.Env]:
-    """What to call for one environment; any keywords, and the options of the id, go to its constructor.
+def builder(env_id: str, known_ids: Sequence[str] = ()) -> Build:
+    """What to call for `CartPole-v1`, `module:Id-v0` or `package.module:factory`; `known_ids` help with a typo.
 
-    Two options are ours: see `adapters`.
+    Any keywords, and the options of the id, go to the constructor. Two options are ours: see `adapters`.
     """
     name, options = ids.split(env_id)
     ours = {key: options.pop(key) for key in ("bound", "observe") if key in options}
@@ -161,7 +161,7 @@ def builder(env_id: str, known_ids: Sequence[str] = ()) -> Callable[..., gymnasi
     return build
 
 
-def _builder(env_id: str, known_ids: Sequence[str]) -> Callable[..., gymnasium.Env]:
+def _builder(env_id: str, known_ids: Sequence[str]) -> Build:
     """What to call for an id without options."""
     module_name, colon, attribute = env_id.partition(":")
     if colon:
@@ -201,7 +201,7 @@ def _import(module_name: str, env_id: str) -> Any:
         ) from error
 
 
-def _checked(factory: Any, env_id: str) -> Callable[..., gymnasium.Env]:
+def _checked(factory: Any, env_id: str) -> Build:
     """The factory, which must give a Gymnasium environment."""
     if not callable(factory):
         raise UserError(f"{env_id!r} is no callable but {factory!r}: expected one that returns a gymnasium.Env")

@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from aql.actions import ActionSpace, Discrete, Interval
+from aql.envs import ids
 from aql.envs.base import TimeStep, VectorEnv, no_masks
+from aql.envs.serial import RenderedEnv
+from aql.errors import UserError, unknown
 
 
 class Toy:
@@ -285,3 +288,17 @@ TOYS: Mapping[str, Callable[[int], VectorEnv]] = {
     "toy/recall": Recall,
     "toy/spot": Spot,
 }
+
+
+def make(env_id: str, num_envs: int, num_threads: int | None = None) -> VectorEnv:
+    """The vector for `toy/<name>`, which needs no threads."""
+    del num_threads
+    ids.refuse_options(env_id)
+    if env_id not in TOYS:
+        raise unknown("environment", env_id, TOYS, "`aql envs` lists them all")
+    return TOYS[env_id](num_envs)
+
+
+def make_rendered(env_id: str) -> RenderedEnv:
+    """There is nothing to film."""
+    raise UserError(f"{env_id} has no picture: film a control task or a Gymnasium environment")

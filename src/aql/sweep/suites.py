@@ -230,12 +230,10 @@ def check_names(suite: Suite) -> None:
     """Finds misspelt agents and environments before anything is run."""
     from aql import envs
     from aql.agents import AGENTS
-    from aql.envs import ids
 
     for agent in suite.all_agents:
         if agent not in AGENTS:
             raise unknown("agent", agent, AGENTS, "`aql agents` lists them")
-    known = set(envs.list_ids())
     for task in suite.tasks:
-        if task.env.startswith(("control/", "doom/", "hybrid/", "toy/")) and ids.split(task.env)[0] not in known:
-            raise unknown("environment", task.env, known, "`aql envs` lists them all")
+        if envs.misses_id(task.env):
+            raise unknown("environment", task.env, envs.list_ids(), "`aql envs` lists them all")

@@ -3,7 +3,8 @@
 Options are `action_set` (full or curated) and `resolution`: `doom/explore_goal_locations_tiny?action_set=curated`.
 """
 
-from typing import Any
+import functools
+from collections.abc import Callable
 
 import gymnasium
 
@@ -33,12 +34,13 @@ class DoomVector(ThreadedVector):
 
 def make(env_id: str, num_envs: int, num_threads: int | None = None) -> DoomVector:
     """The vector for `doom/<level>`."""
-    return DoomVector([_make_one(env_id) for _ in range(num_envs)], num_threads)
+    build = builder(env_id)
+    return DoomVector([build() for _ in range(num_envs)], num_threads)
 
 
 def make_rendered(env_id: str) -> RenderedEnv:
     """One level, filmed with the agent's own eyes."""
-    return RenderedEnv(GymEnv(_make_one(env_id, render_mode="rgb_array")))
+    return RenderedEnv(GymEnv(builder(env_id)(render_mode="rgb_array")))
 
 
 def register() -> None:
@@ -48,7 +50,8 @@ def register() -> None:
         gymnasium.register(f"aql/{camel}-v0", entry_point="aql.envs.doom:ExploreEnv", kwargs={"level": name})
 
 
-def _make_one(env_id: str, **more: Any) -> ExploreEnv:
+def builder(env_id: str) -> Callable[..., ExploreEnv]:
+    """What to call for one level."""
     name, options = ids.split(env_id)
     if name not in LEVEL_IDS:
         raise unknown("environment", name, LEVEL_IDS, "`aql envs` lists them all")
@@ -57,4 +60,4 @@ def _make_one(env_id: str, **more: Any) -> ExploreEnv:
             raise unknown("option", option, OPTIONS, f"{name} has {' and '.join(OPTIONS)}")
     if not isinstance(options.get("resolution", 0), int):
         raise UserError(f"resolution is {options['resolution']}: expected a whole number of pixels")
-    return ExploreEnv(name.removeprefix("doom/"), **options, **more)
+    return functools.partial(ExploreEnv, name.removeprefix("doom/"), **options)

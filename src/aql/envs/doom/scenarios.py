@@ -1,7 +1,6 @@
 """ViZDoom's own scenarios by their Gymnasium ids: `VizdoomDeathmatch-v1?observe=screen&bound=10&frame_skip=4`."""
 
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -35,7 +34,7 @@ def make_rendered(env_id: str) -> RenderedEnv:
     return RenderedEnv(gym.GymEnv(builder(env_id)(render_mode="rgb_array")))
 
 
-def builder(env_id: str) -> Callable[..., gymnasium.Env]:
+def builder(env_id: str) -> gym.Build:
     """What to call for one scenario."""
     load_vizdoom()
     importlib.import_module("vizdoom.gymnasium_wrapper")  # which registers the ids
