@@ -23,8 +23,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]' --constraint constraints.txt
 	@touch $@
 
-demo: setup ## train on cartpole-swingup for a few minutes, then draw its curve and film it
-	$(BIN)/aql train control/cartpole-swingup --preset fast --steps 150000 --seed 1 --out $(RUN)
+demo: setup ## train on cartpole-swingup for some minutes, then draw its curve and film it
+	$(BIN)/aql train control/cartpole-swingup --preset fast --steps 100000 --seed 1 --out $(RUN)
 	$(BIN)/aql plot $(RUN) -o $(RUN)/curve.png
 	$(BIN)/aql watch $(RUN) -o $(RUN)/film.mp4
 	@echo "The curve is $(RUN)/curve.png, the film $(RUN)/film.mp4."

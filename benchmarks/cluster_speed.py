@@ -272,7 +272,8 @@ def main() -> None:
         config = preset(name, env=TASK, actors=ACTORS, random_steps=0, replay_capacity=3000, workers=MACHINES)
         share = Share(0, ACTORS // MACHINES)
         setting = f"{name}, {ACTORS} actors"
-        per_step = (1 + config.replayed_per_new) / config.unroll_length / config.batch_size  # updates for a step
+        per_decision = (1 + config.replayed_per_new) / config.unroll_length / config.batch_size
+        per_step = per_decision / config.action_repeat  # updates for a step
         alone = learner_alone(config, arguments.seconds)
         fed = measured(preset(name, **_stub_settings(config)), "stubs", arguments.seconds)
         # What Ray adds to a result: the driver's CPU time for a call of a stub worker beyond its updates.

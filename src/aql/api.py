@@ -15,7 +15,6 @@ from aql.config import Config, preset
 from aql.envs.base import TimeStep, VectorEnv, no_masks
 from aql.envs.gym_vector import GymVector
 from aql.envs.observations import Observations
-from aql.envs.serial import SerialVector
 from aql.errors import UserError
 from aql.evaluation import Evaluator
 from aql.metrics import Progress
@@ -46,18 +45,16 @@ class AQL:
         compile_cache.enable()
         if isinstance(env, gymnasium.vector.VectorEnv):
             settings = {"actors": env.num_envs} | settings
-        self._make_env, name = _maker(env)
+        make, name = _maker(env)
         self.config = _config(preset, agent, seed, name, settings)
+        self._make_env = lambda count: envs.repeated(make(count), self.config.action_repeat)
         if self.config.workers:
             raise UserError(
                 f"workers is {self.config.workers}: here actors and learner share a process; use `aql train`"
             )
         self._env = self._make_env(self.config.actors)
-        self._observations = (
-            self._env.observations
-            if isinstance(self._env, SerialVector | GymVector)
-            else Observations(self._env.observation_shape, self._env.observation_dtype)
-        )
+        plain = Observations(self._env.observation_shape, self._env.observation_dtype)
+        self._observations: Observations = getattr(self._env, "observations", plain)
         self._trainer = Trainer.in_process(self.config, self._env, self._make_env(self.config.eval_episodes))
         self._act = jit_act(self._trainer.agent)
         self._key = seeding.key(seed, "predict")

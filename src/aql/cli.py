@@ -81,9 +81,8 @@ def train(arguments: list[str]) -> int:
     from aql.runtime import cluster, local
 
     arguments = ["--env", *arguments] if arguments and not arguments[0].startswith("-") else arguments
-    defaults = preset(
-        value_of("--preset", arguments) or Config.preset, agent=value_of("--agent", arguments) or Config.agent
-    )
+    start = [value_of(f"--{name}", arguments) or getattr(Config, name) for name in ("preset", "env", "agent")]
+    defaults = preset(start[0], env=start[1], agent=start[2])
     options = _parse(
         _TrainOptions,
         "train",
@@ -173,7 +172,7 @@ def evaluate(arguments: list[str]) -> int:
         raise UserError(f"--episodes is {episodes}: expected at least 1")
     compile_cache.enable()
     restored = runs.restore(run)
-    env = envs.make(restored.config.env, episodes)
+    env = envs.make(restored.config.env, episodes, action_repeat=restored.config.action_repeat)
     returns = Evaluator(restored.agent, env, seed).evaluate(restored.params)
     env.close()
     mean, std = float(np.mean(returns)), float(np.std(returns))

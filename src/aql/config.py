@@ -14,15 +14,16 @@ def _field(default: Any, help: str) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """The settings of a run. Defaults are the preset `fast`, but for what `FOR_AGENT` says of its agent."""
+    """The settings of a run. Defaults are the preset `fast`, but for what `FOR_ENV` and `FOR_AGENT` say."""
 
     env: str = _field("control/cartpole-swingup", "environment id, see `aql envs`")
     agent: str = _field("aql", "agent name, see `aql agents`")
     preset: str = _field("fast", "what the other settings start from: fast or paper")
     seed: int = _field(0, "seed of everything random in the run")
-    steps: int = _field(200_000, "actor steps of all actors together after which the run ends")
+    steps: int = _field(200_000, "actor steps, steps of all actors' environments, after which the run ends")
 
     # Acting.
+    action_repeat: int = _field(1, "steps of the environment that an action is held for")
     actors: int = _field(8, "logical actors, each with its own environment, exploration and replay")
     epsilon_low: float = _field(0.02, "exploration of the least curious actor")
     epsilon_high: float = _field(0.3, "exploration of the most curious actor")
@@ -102,16 +103,10 @@ class Config:
                 choices = typing.get_args(hint)
                 self._require(name, getattr(self, name) in choices, " or ".join(choices))
         at_least_one = [
-            *("steps", "actors", "bins", "batch_size", "updates_per_call", "unroll_length", "replay_capacity"),
-            *(
-                "num_proposal",
-                "learner_num_proposal",
-                "num_critics",
-                "cem_iterations",
-                "cem_samples",
-                "cem_elites",
-            ),
-            *("embedding_size", "eval_every", "eval_episodes", "checkpoint_every", "log_every"),
+            *("steps", "action_repeat", "actors", "bins", "batch_size", "updates_per_call", "unroll_length"),
+            *("replay_capacity", "num_proposal", "learner_num_proposal", "num_critics", "embedding_size"),
+            *("cem_iterations", "cem_samples", "cem_elites"),
+            *("eval_every", "eval_episodes", "checkpoint_every", "log_every"),
         ]
         not_negative = [
             *("seed", "random_steps", "num_uniform", "learner_num_uniform", "memory_size", "workers", "max_restarts"),
@@ -159,11 +154,13 @@ class Config:
 
 
 def preset(name: str, **overrides: Any) -> Config:
-    """The named preset, as the agent needs it, with some settings changed."""
+    """The named preset, as the environment and the agent need it, with some settings changed."""
     if name not in PRESETS:
         raise unknown("preset", name, PRESETS, f"presets are {' and '.join(PRESETS)}")
-    own = FOR_AGENT.get(overrides.get("agent", Config.agent), {}).get(name, {})
-    return Config.from_json({"preset": name, **PRESETS[name], **own, **overrides})
+    env, agent = overrides.get("env", Config.env), overrides.get("agent", Config.agent)
+    for_env = next((settings.get(name, {}) for prefix, settings in FOR_ENV.items() if env.startswith(prefix)), {})
+    for_agent = FOR_AGENT.get(agent, {}).get(name, {})
+    return Config.from_json({"preset": name, **PRESETS[name], **for_env, **for_agent, **overrides})
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -171,6 +168,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     # The paper's appendix. Its runs are of 2e8 steps: ask for them with --steps.
     "paper": {
         "steps": 3_000_000,
+        "action_repeat": 1,
         "actors": 100,
         "epsilon_low": 0.05,
         "epsilon_high": 0.5,
@@ -231,7 +229,13 @@ _ON_POLICY: dict[str, dict[str, Any]] = {
     "paper": {"replayed_per_new": 0, "replay_capacity": 1_000, "lambda_": 1.0},
 }
 
-# Where agents differ from a preset: settings by agent and preset.
+# Where environments differ from a preset: settings by the beginning of the id and by preset.
+FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
+    # Control steps are so short that one action hardly matters. Held for two, it does; updates per step stay the same.
+    "control/": {"fast": {"action_repeat": 2, "replayed_per_new": 63}},
+}
+
+# Where agents differ from a preset: settings by agent and preset. They go before those of environments.
 FOR_AGENT: dict[str, dict[str, dict[str, Any]]] = {
     # A policy that climbs Q finds its errors faster than a search among a few candidates: slower targets keep Q honest.
     "d3pg": {"fast": {"target_ema": 0.01}},

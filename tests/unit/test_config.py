@@ -15,6 +15,7 @@ FIELDS = [field.name for field in dataclasses.fields(Config)]
 INVALID: dict[str, list[Any]] = {
     "seed": [-1],
     "steps": [0, -5],
+    "action_repeat": [0],
     "actors": [0],
     "epsilon_low": [-0.1, 1.1],
     "epsilon_high": [-0.1, 1.1],
@@ -190,8 +191,8 @@ def test_the_paper_preset_is_the_papers_table() -> None:
 
 
 def test_the_fast_preset_is_what_the_design_says() -> None:
-    config = preset("fast")
-    assert config == Config()
+    config = preset("fast", env="toy/chain")
+    assert config == Config(env="toy/chain")
     assert config.num_critics == 2
     assert config.target_ema < 1
     assert config.layer_norm

@@ -255,7 +255,7 @@ class TestRunning:
         failing.add("toy/chain uniform s0")
         sweep.run(sweep.select(suite, tasks=["chain"], seeds=1), out, jobs=2, console=quiet())
         assert sorted(path.name for path in out.iterdir()) == [".lock", "results.csv", "sweep.json", "toy_chain"]
-        digest = sweep.config_hash(preset("fast", gamma=0.9, learning_rate=1.0))
+        digest = sweep.config_hash(preset("fast", env="toy/chain", gamma=0.9, learning_rate=1.0))
         assert (out / "results.csv").read_text() == (
             "suite,task,agent,preset,seed,actor_steps,seconds,return,return_std,success,commit,config_hash\n"
             f"two,toy/chain,aql,fast,0,500,1.5,1,0.25,,abc,{digest}\n"

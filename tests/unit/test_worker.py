@@ -10,7 +10,8 @@ from aql import agents, envs
 from aql.agents.base import EnvSpec
 from aql.config import Config, preset
 from aql.envs.base import TimeStep
-from aql.runtime.worker import Delivery, Finite, Share, Worker, decisions_per_call, share_out
+from aql.envs.wrappers import Finite
+from aql.runtime.worker import Delivery, Share, Worker, decisions_per_call, share_out
 
 TINY: dict[str, Any] = {
     "env": "toy/counting",
@@ -49,9 +50,11 @@ def test_actors_are_shared_out_as_equally_as_possible() -> None:
 
 def test_one_call_of_each_worker_feeds_one_call_of_the_learner() -> None:
     # fast: 4 updates of 128 unrolls, 32 for a step of an actor: 16 steps, so 2 decisions of 4 actors in each worker.
-    assert decisions_per_call(preset("fast", workers=2), Share(0, 4)) == 2
-    assert decisions_per_call(preset("fast", workers=1), Share(0, 8)) == 2
-    assert decisions_per_call(preset("fast", workers=8), Share(0, 1)) == 2
+    assert decisions_per_call(preset("fast", env="toy/chain", workers=2), Share(0, 4)) == 2
+    assert decisions_per_call(preset("fast", env="toy/chain", workers=1), Share(0, 8)) == 2
+    assert decisions_per_call(preset("fast", env="toy/chain", workers=8), Share(0, 1)) == 2
+    # control tasks hold an action for two steps, and each of these brings twice the unrolls.
+    assert decisions_per_call(preset("fast", workers=2), Share(0, 4)) == 1
     # paper: 12 actors bring 36 unrolls, of which 4 would do: one unroll of 30 steps is the least that there is.
     assert decisions_per_call(preset("paper", workers=8), Share(0, 12)) == 30
     assert decisions_per_call(preset("paper", workers=1, actors=2), Share(0, 2)) == 150

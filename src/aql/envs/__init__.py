@@ -13,6 +13,7 @@ from aql.envs.base import TimeStep, VectorEnv
 from aql.envs.doom import scenarios
 from aql.envs.gym import Build, from_envs
 from aql.envs.serial import RenderedEnv
+from aql.envs.wrappers import Repeated
 from aql.errors import UserError
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "make",
     "make_rendered",
     "misses_id",
+    "repeated",
 ]
 
 
@@ -36,17 +38,23 @@ class Family(NamedTuple):
     builder: Callable[[str], Build] | None = None  # of single ones, if these are Gymnasium's
 
 
-def make(env_id: str, num_envs: int, num_threads: int | None = None) -> VectorEnv:
+def make(env_id: str, num_envs: int, num_threads: int | None = None, action_repeat: int = 1) -> VectorEnv:
     """`num_envs` environments that step together.
 
     Args:
       env_id: which ones; `list_ids` has ours.
       num_envs: B, how many.
       num_threads: of EnvPool and of doom levels; as the cores allow if None. The others step in the caller's thread.
+      action_repeat: steps that an action is held for.
     """
     if num_envs < 1:
         raise UserError(f"num_envs is {num_envs}: at least 1 is needed")
-    return _family(env_id).make(env_id, num_envs, num_threads)
+    return repeated(_family(env_id).make(env_id, num_envs, num_threads), action_repeat)
+
+
+def repeated(env: VectorEnv, action_repeat: int) -> VectorEnv:
+    """The environments, with every action held for so many steps."""
+    return env if action_repeat == 1 else Repeated(env, action_repeat)
 
 
 def make_rendered(env_id: str) -> RenderedEnv:

@@ -28,7 +28,7 @@ def watch(restored: Restored, path: Path, seed: int = 0, height: int = 480, widt
 
     def draw(*_: Any) -> None:
         nonlocal video, steps
-        if steps % STRIDE == 0:
+        if steps % max(1, STRIDE // restored.config.action_repeat) == 0:
             frame = np.ascontiguousarray(env.render(height, width))
             if video is None:  # Gymnasium environments choose their own size
                 size = (frame.shape[1], frame.shape[0])
@@ -42,7 +42,8 @@ def watch(restored: Restored, path: Path, seed: int = 0, height: int = 480, widt
             video.send(frame)
         steps += 1
 
-    (episode_return,) = Evaluator(restored.agent, env, seed).evaluate(restored.params, watch=draw)
+    held = envs.repeated(env, restored.config.action_repeat)
+    (episode_return,) = Evaluator(restored.agent, held, seed).evaluate(restored.params, watch=draw)
     env.close()
     video.close()
     return float(episode_return)

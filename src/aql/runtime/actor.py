@@ -38,7 +38,7 @@ class Actor:
     @property
     def steps(self) -> int:
         """Actor steps taken, all actors together."""
-        return self._decisions * self._env.num_envs
+        return self._decisions * self._env.num_envs * self._config.action_repeat
 
     @property
     def _random_steps_left(self) -> int:
@@ -46,7 +46,7 @@ class Actor:
 
         Actors that begin with trained parameters do not act at random, but fill their replay all the same.
         """
-        return self._config.random_steps - self._decisions * self._config.actors
+        return self._config.random_steps - self._decisions * self._config.actors * self._config.action_repeat
 
     def restart(self) -> None:
         """Begins new episodes in all environments, as a function of the seed and the steps taken.

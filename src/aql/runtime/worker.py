@@ -5,15 +5,14 @@ import faulthandler
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-import numpy as np
 
 from aql import agents, compile_cache, envs
 from aql.agents.base import EnvSpec, Params
 from aql.config import Config
-from aql.envs.base import TimeStep, VectorEnv
+from aql.envs.wrappers import Finite
 from aql.experience import Unroll, concatenate
 from aql.runtime import seeding
 from aql.runtime.actor import Actor
@@ -61,6 +60,7 @@ class Worker:
         """`birth` counts all workers that the run has ever started: each of them draws other random numbers."""
         use_one_cpu()
         compile_cache.enable()
+        self._config = config
         self._timeout = config.worker_timeout
         self._patience = START_SECONDS
         self._share = share
@@ -68,7 +68,7 @@ class Worker:
         self._version = -1
         self._params: Params = None
         with self._watched():
-            env = envs.make(config.env, share.size, num_threads=1)
+            env = envs.make(config.env, share.size, num_threads=1, action_repeat=config.action_repeat)
             agent = agents.make(config, EnvSpec.of(env))
             own = dataclasses.replace(config, seed=seeding.integer(config.seed, "birth", birth))
             self._actor = Actor(agent, Finite(env), own, share.first)
@@ -87,7 +87,7 @@ class Worker:
         if gathered:
             self._patience = 0.0  # everything is compiled: the last function to be is that which follows random steps
         returns, self._actor.finished_returns = self._actor.finished_returns, []
-        steps = self._decisions * self._share.size
+        steps = self._decisions * self._share.size * self._config.action_repeat
         return Delivery(concatenate(gathered) if gathered else None, steps, returns, version)
 
     @contextmanager
@@ -102,42 +102,6 @@ class Worker:
             yield
         finally:
             faulthandler.cancel_dump_traceback_later()
-
-
-class Finite:
-    """A `VectorEnv` that raises where its environments return NaN or infinity, before a replay holds it."""
-
-    def __init__(self, env: VectorEnv) -> None:
-        self._env = env
-        self.num_envs = env.num_envs
-        self.action_space = env.action_space
-        self.observation_shape = env.observation_shape
-        self.observation_dtype = env.observation_dtype
-
-    def reset(self, seed: int | None) -> TimeStep:
-        """Starts new episodes."""
-        return _checked(self._env.reset(seed))
-
-    def send(self, action: np.ndarray) -> None:
-        """Starts a step."""
-        self._env.send(action)
-
-    def receive(self) -> TimeStep:
-        """Waits for the step."""
-        return _checked(self._env.receive())
-
-    def close(self) -> None:
-        """Closes the environments."""
-        self._env.close()
-
-
-def _checked(now: TimeStep) -> TimeStep:
-    for name in ("observation", "reward", "discount"):
-        values: Any = getattr(now, name)
-        if not np.isfinite(values).all():
-            bad = values[~np.isfinite(values)][0]
-            raise FloatingPointError(f"the environment returned {bad} in its {name}: expected finite numbers")
-    return now
 
 
 def use_one_cpu() -> None:

@@ -93,7 +93,8 @@ def train_command(cell: Cell, resume: bool) -> list[str]:
     """The arguments of `aql` that begin a cell, or go on with it."""
     if resume:
         return ["train", "--resume", str(cell.run)]
-    config, start = cell.config, preset(cell.config.preset, agent=cell.config.agent).to_json()
+    config = cell.config
+    start = preset(config.preset, env=config.env, agent=config.agent).to_json()
     arguments = ["train", config.env, "--agent", config.agent, "--preset", config.preset, "--seed", str(config.seed)]
     arguments += ["--steps", str(config.steps), "--out", str(cell.run)]
     for name, value in config.to_json().items():

@@ -1,0 +1,60 @@
+"""Actions that are held for several steps, against the same environments step by step."""
+
+import numpy as np
+import pytest
+
+from aql import envs
+from aql.config import preset
+from aql.envs.wrappers import Repeated
+from aql.errors import UserError
+
+
+def test_a_held_action_equals_the_same_action_several_times() -> None:
+    single, held = envs.make("control/cheetah-run", 2), envs.make("control/cheetah-run", 2, action_repeat=3)
+    single.reset(5), held.reset(5)
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        action = rng.uniform(-1, 1, (2, 6)).astype(np.float32)
+        earned = np.zeros(2, np.float32)
+        for _ in range(3):
+            single.send(action)
+            then = single.receive()
+            earned = earned + then.reward
+        held.send(action)
+        now = held.receive()
+        np.testing.assert_array_equal(now.observation, then.observation)
+        np.testing.assert_array_equal(now.reward, earned)
+    assert earned.any()
+
+
+def test_a_held_action_ends_with_the_episode() -> None:
+    """1000 steps in decisions of 3: 333 whole ones and one of a single step; the next one only begins an episode."""
+    env = envs.make("control/cartpole-balance", 1, action_repeat=3)
+    now = env.reset(0)
+    zero, decisions = np.zeros((1, 1), np.float32), 0
+    while not now.last.all():
+        env.send(zero)
+        now = env.receive()
+        decisions += 1
+        assert not now.first.any()
+    assert decisions == 334
+    env.send(zero)
+    begun = env.receive()
+    assert begun.first.all()
+    np.testing.assert_array_equal(begun.reward, 0)
+
+
+def test_what_else_the_environments_tell_is_still_told() -> None:
+    env = Repeated(envs.make("hybrid/platform", 2), 2)
+    env.reset(0)
+    assert np.isnan(env.success).all()
+    assert not hasattr(env, "nonsense")
+
+
+def test_control_tasks_hold_actions_and_make_as_many_updates_per_step() -> None:
+    control, other, paper = preset("fast"), preset("fast", env="toy/chain"), preset("paper")
+    assert (control.action_repeat, other.action_repeat, paper.action_repeat) == (2, 1, 1)
+    assert (1 + control.replayed_per_new) / control.action_repeat == 1 + other.replayed_per_new
+    assert preset("fast", agent="impala").replayed_per_new == 0
+    with pytest.raises(UserError, match="action_repeat is 0: expected at least 1"):
+        preset("fast", action_repeat=0)
