@@ -1,5 +1,6 @@
 """Greedy evaluation on environments of its own."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,20 @@ from aql.runtime import seeding
 from aql.runtime.actor import jit_act
 
 
+class StoppedError(Exception):
+    """Episodes were given up, because the run is to end."""
+
+
 class Evaluator:
     """Plays whole episodes with the greedy policy, one in each environment of its vector."""
 
-    def __init__(self, agent: Agent, env: VectorEnv, seed: int) -> None:
+    def __init__(
+        self, agent: Agent, env: VectorEnv, seed: int, is_interrupted: Callable[[], bool] = lambda: False
+    ) -> None:
         self._agent = agent
         self._env = env
         self._seed = seed
+        self._is_interrupted = is_interrupted
         self._decide = jit_act(agent)
         self.success: float | None = None  # share of the latest episodes that reached their goal, if they all tell
         self.restart(0)
@@ -39,6 +47,8 @@ class Evaluator:
         success = np.full(self._env.num_envs, np.nan)
         playing = np.ones(self._env.num_envs, bool)
         while playing.any():
+            if self._is_interrupted():
+                raise StoppedError
             decision, actor_state = self._decide(
                 params,
                 actor_state,

@@ -214,6 +214,46 @@ def test_a_stopped_run_saves_and_can_go_on(tmp_path: Path, number: signal.Signal
     assert checkpoint.load(_last(run))[1]["actor_steps"] == steps
 
 
+SLOW_ENV = """
+import os, pathlib, time
+import gymnasium, numpy
+
+class Slow(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.steps = 0
+        return numpy.zeros(1, numpy.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        time.sleep(float(os.environ["SECONDS"]))
+        if self.steps == 6:  # training ends before
+            pathlib.Path("evaluating").touch()
+        return numpy.zeros(1, numpy.float32), 1.0, False, self.steps == 500, {}
+"""
+
+
+def test_a_run_that_is_stopped_in_an_evaluation_does_not_play_it_to_its_end(tmp_path: Path) -> None:
+    """500 steps of half a second; the run that goes on catches up on the evaluation."""
+    run = tmp_path / "run"
+    (tmp_path / "slow.py").write_text(SLOW_ENV)
+    runs.create(run, _config(env="slow:Slow", actors=1, steps=4, eval_every=4, eval_episodes=1, log_every=4))
+    found = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    with _command("train", "--resume", str(run), cwd=tmp_path, env=found | {"SECONDS": "0.5"}) as process:
+        _wait_for((tmp_path / "evaluating").exists, process)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert checkpoint.load(_last(run))[1]["actor_steps"] == 4
+    assert not any("eval_return_mean" in row for row in metrics.read(run))
+    with _command("train", "--resume", str(run), cwd=tmp_path, env=found | {"SECONDS": "0"}) as process:
+        output, _ = process.communicate(timeout=60)
+    assert "return 500.0 +- 0.0 over 1 greedy" in " ".join(output.split())
+
+
 def test_signals_are_given_back(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     _train(tmp_path / "run", steps=80)

@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -15,7 +15,7 @@ from aql.agents.base import Agent, EnvSpec, Params
 from aql.config import Config
 from aql.envs.base import VectorEnv
 from aql.errors import UserError
-from aql.evaluation import Evaluator
+from aql.evaluation import Evaluator, StoppedError
 from aql.experience import Unroll
 from aql.metrics import MetricsWriter, Progress
 from aql.runtime import checkpoint
@@ -102,12 +102,14 @@ def train(config: Config, run: Path, resume: bool = False, quiet: bool = False, 
         eval_env = envs.make(config.env, config.eval_episodes, action_repeat=config.action_repeat)
         stack.callback(eval_env.close)
         agent = agents.make(config, EnvSpec.of(eval_env))
-        trainer = Trainer(config, agent, stack.enter_context(acting(config, agent)), eval_env)
+        stopped = threading.Event()
+        actors = stack.enter_context(acting(config, agent))
+        trainer = Trainer(config, agent, actors, eval_env, is_interrupted=stopped.is_set)
         writer = stack.enter_context(MetricsWriter(run))
         if resume:
             writer.truncate_after(_resume(trainer, run))
         progress = stack.enter_context(Progress(config.steps, trainer.actor.steps, quiet=quiet))
-        stopped = stack.enter_context(_stop_signals())
+        stack.enter_context(_turn_signals_into(stopped))  # after Ray, which has handlers of its own
 
         def save() -> None:
             trainer.save(checkpoint.folder_of(run, trainer.actor.steps))
@@ -116,7 +118,8 @@ def train(config: Config, run: Path, resume: bool = False, quiet: bool = False, 
         while trainer.actor.steps < config.steps:
             before = trainer.actor.steps
             try:
-                trainer.step(writer.write)
+                with suppress(StoppedError):
+                    trainer.step(writer.write)
             except Exception as error:
                 trainer.write(checkpoint.folder_of(run, before))
                 kept = f"the agent as of step {before:,} is kept: aql train --resume {run}"
@@ -127,7 +130,8 @@ def train(config: Config, run: Path, resume: bool = False, quiet: bool = False, 
             steps = trainer.actor.steps
             done = steps >= config.steps
             if done and not _passed(before, steps, config.eval_every):
-                trainer.evaluate(writer.write)
+                with suppress(StoppedError):
+                    trainer.evaluate(writer.write)
             if done or stopped.is_set() or _passed(before, steps, config.checkpoint_every):
                 save()
             progress.update(steps, trainer.recent_return, trainer.result.mean if trainer.result else None)
@@ -147,12 +151,19 @@ def _resume(trainer: "Trainer", run: Path) -> int:
 class Trainer:
     """The rhythm of training: act and learn, and now and then report and evaluate."""
 
-    def __init__(self, config: Config, agent: Agent, actor: Actors, eval_env: VectorEnv) -> None:
+    def __init__(
+        self,
+        config: Config,
+        agent: Agent,
+        actor: Actors,
+        eval_env: VectorEnv,
+        is_interrupted: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._config = config
         self.agent = agent
         self.actor = actor
         self.learner = Learner(self.agent, config)
-        self.evaluator = Evaluator(self.agent, eval_env, config.seed)
+        self.evaluator = Evaluator(self.agent, eval_env, config.seed, is_interrupted)
         self.result: Result | None = None  # of the last evaluation
         self._seconds_before = 0.0  # of the processes that this one resumes
         self._started = time.monotonic()
@@ -190,7 +201,8 @@ class Trainer:
             self.evaluate(report)
 
     def evaluate(self, report: Report) -> Result:
-        """One greedy episode in each environment of the evaluation."""
+        """One greedy episode in each environment of the evaluation; raises `StoppedError` if the run is to end."""
+        self.result = None
         returns = self.evaluator.evaluate(self.learner.params)
         mean, std = float(np.mean(returns)), float(np.std(returns))
         self.result = Result(mean, std, len(returns), self.actor.steps, self.seconds)
@@ -239,11 +251,10 @@ def _passed(before: int, after: int, every: int) -> bool:
 
 
 @contextmanager
-def _stop_signals() -> Iterator[threading.Event]:
-    """Turns SIGINT and SIGTERM into an event, so that a step is never cut in half."""
-    stopped = threading.Event()
+def _turn_signals_into(stopped: threading.Event) -> Iterator[None]:
+    """SIGINT and SIGTERM set the event, so that a step is never cut in half."""
     if threading.current_thread() is not threading.main_thread():
-        yield stopped  # signals reach the main thread only
+        yield  # signals reach the main thread only
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -258,6 +269,6 @@ def _stop_signals() -> Iterator[threading.Event]:
     for number in before:
         signal.signal(number, stop)
     try:
-        yield stopped
+        yield
     finally:
         restore()
