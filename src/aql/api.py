@@ -86,11 +86,21 @@ class AQL:
                 line.update(self.actor_steps, self._trainer.recent_return, result.mean if result else None)
         return self
 
-    def predict(self, observation: Any, deterministic: bool = True, action_masks: Any = None) -> Any:
+    def predict(
+        self,
+        observation: Any,
+        deterministic: bool = True,
+        action_masks: Any = None,
+        first: Any = False,
+        reward: Any = 0.0,
+    ) -> Any:
         """The action for one observation, or a batch of actions for a batch, as the environment takes them.
 
         Deterministic means greedy. Otherwise the agent explores as its first actor does. `action_masks` is what the
         environment allows now, in any form that it may give it itself; for a batch, one for each.
+
+        An agent with a memory remembers from call to call, for each size of batch apart. `first` says where an episode
+        begins, so that it forgets; `reward` is that of the action before, for `see_last_action`.
         """
         batch, one = self._observations.batch(observation)
         agent, size = self._trainer.agent, len(batch)
@@ -101,12 +111,12 @@ class AQL:
             masks = np.stack([self._env.action_space.mask_from_env(mask) for mask in given])
             if len(masks) != size:
                 raise UserError(f"there are {len(masks)} action masks for {size} observations: one for each is needed")
-        zeros, ones = np.zeros(size, np.float32), np.ones(size, np.float32)
-        now = TimeStep(batch, zeros, ones, zeros.astype(bool), zeros.astype(bool), masks)
+        begins, earned = np.broadcast_to(np.asarray(first, bool), size), np.broadcast_to(np.float32(reward), size)
+        now = TimeStep(batch, earned, np.ones(size, np.float32), begins, np.zeros(size, bool), masks)
         mode: Mode = "greedy" if deterministic else "explore"
         if size not in self._actor_states:
             self._actor_states[size] = agent.init_actors(np.zeros(size, int), self.config.actors)
-        decision, _ = self._act(
+        decision, self._actor_states[size] = self._act(
             self._trainer.learner.params,
             self._actor_states[size],
             self._key,

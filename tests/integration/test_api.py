@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import aql
+from aql import envs
+from aql.evaluation import Evaluator
 
 SMALL: dict[str, Any] = {
     "critic_layers": (32, 32),
@@ -173,3 +175,20 @@ def test_unknown_settings_are_refused_with_near_names() -> None:
 def test_workers_are_for_the_command() -> None:
     with pytest.raises(aql.UserError, match=r"workers is 2.*aql train"):
         aql.AQL("toy/chain", workers=2)
+
+
+def test_predict_remembers_as_an_evaluation_does() -> None:
+    """An untrained policy with a memory, over two episodes: the same actions, and other ones if it never forgets."""
+    model = aql.AQL("Pendulum-v1", agent="d3pg", memory_size=16, see_last_action=True, seed=3, **SMALL)
+    seen: list[Any] = []
+    env = envs.make("Pendulum-v1", 2)
+    evaluator = Evaluator(model._trainer.agent, env, seed=0)
+    for _ in range(2):
+        evaluator.evaluate(
+            model._trainer.learner.params, watch=lambda now, decision: seen.append((now, np.asarray(decision.action)))
+        )
+    told = [model.predict(now.observation, first=now.first, reward=now.reward) for now, _ in seen]
+    decided = [env.action_space.to_env(action) for _, action in seen]
+    np.testing.assert_array_equal(told, decided)
+    rambling = [model.predict(now.observation, reward=now.reward) for now, _ in seen]
+    assert (np.asarray(rambling) != decided).any()
