@@ -22,7 +22,7 @@ from aql import metrics, runs
 from aql.config import preset
 from aql.sweep import config_hash
 
-STEPS = {"cartpole-swingup": 200_000, "walker-walk": 100_000}
+STEPS = {"cartpole-swingup": 80_000, "walker-walk": 60_000}
 
 
 def run_folder(out: Path, task: str, workers: int, seed: int) -> Path:
@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--tasks", default=",".join(STEPS))
     parser.add_argument("--workers", default="0,2")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, help="instead of 200,000 for cartpole-swingup and 100,000 for walker-walk")
+    parser.add_argument("--steps", type=int, help="instead of 80,000 for cartpole-swingup and 60,000 for walker-walk")
     parser.add_argument("--out", type=Path, default=Path("runs/cluster_learning"))
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
