@@ -232,7 +232,7 @@ _ON_POLICY: dict[str, dict[str, Any]] = {
 # Where environments differ from a preset: settings by the beginning of the id and by preset.
 FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # Control steps are so short that one action hardly matters. Held for two, it does; updates per step stay the same.
-    "control/": {"fast": {"action_repeat": 2, "replayed_per_new": 63}},
+    "control/": {"fast": {"action_repeat": 2, "replayed_per_new": 63, "random_steps": 4_000}},
 }
 
 # Where agents differ from a preset: settings by agent and preset. They go before those of environments.
