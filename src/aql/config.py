@@ -82,7 +82,8 @@ class Config:
     lambda_: float = _field(0.8, "lambda of Peng's Q(lambda), or of V-trace (impala)")
     target_ema: float = _field(0.05, "step of the target networks towards the others; 1 is no target network")
     act_with_target: bool = _field(True, "act with the target networks, which change more smoothly")
-    entropy_weight: float = _field(0.01, "weight of the entropy in the loss of the proposal, or of impala's policy")
+    entropy_weight: float = _field(0.01, "weight of the entropy in the loss of the proposal")
+    policy_entropy_weight: float = _field(0.03, "weight of the entropy in the loss of the policy (impala)")
     effort_weight: float = _field(1e-2, "weight of the squared input of the policy's tanh in its loss (d3pg)")
 
     # Workers.
@@ -110,7 +111,7 @@ class Config:
         ]
         not_negative = [
             *("seed", "random_steps", "num_uniform", "learner_num_uniform", "memory_size", "workers", "max_restarts"),
-            *("replayed_per_new", "entropy_weight", "effort_weight"),
+            *("replayed_per_new", "entropy_weight", "policy_entropy_weight", "effort_weight"),
         ]
         for name in at_least_one:
             self._require(name, getattr(self, name) >= 1, "at least 1")
@@ -202,6 +203,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "gamma": 0.99,
         "lambda_": 0.8,
         "entropy_weight": 0.01,
+        "policy_entropy_weight": 0.01,
         "effort_weight": 0.0,
         "target_ema": 1.0,
         "act_with_target": False,
@@ -224,7 +226,6 @@ _ON_POLICY: dict[str, dict[str, Any]] = {
         "batch_size": 4,
         "proposal_learning_rate": 5e-4,
         "lambda_": 0.95,
-        "entropy_weight": 0.03,
     },
     "paper": {"replayed_per_new": 0, "replay_capacity": 1_000, "lambda_": 1.0},
 }
@@ -232,7 +233,10 @@ _ON_POLICY: dict[str, dict[str, Any]] = {
 # Where environments differ from a preset: settings by the beginning of the id and by preset.
 FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # Control steps are so short that one action hardly matters. Held for two, it does; updates per step stay the same.
-    "control/": {"fast": {"action_repeat": 2, "replayed_per_new": 63, "random_steps": 4_000}},
+    # Values are in the tens there, and a policy stays curious only if its entropy counts among them.
+    "control/": {
+        "fast": {"action_repeat": 2, "replayed_per_new": 63, "random_steps": 4_000, "policy_entropy_weight": 0.3},
+    },
 }
 
 # Where agents differ from a preset: settings by agent and preset. They go before those of environments.

@@ -299,7 +299,7 @@ def test_ratios_are_those_of_the_likelihoods(name: str) -> None:
 
 def test_the_losses_of_impala_in_numbers() -> None:
     """On-policy and with lambda 1, targets are returns: those computed here, in plain Python."""
-    agent, state, _ = _ready("impala", lambda_=1.0, entropy_weight=0.5)
+    agent, state, _ = _ready("impala", lambda_=1.0, policy_entropy_weight=0.5)
     unrolls = _on_policy("impala")
     unrolls = _with(unrolls._replace(first=unrolls.first.copy()), "first", 3, True)
     v = np.asarray(apply(agent._value, state.value, unrolls.observation))
@@ -310,7 +310,7 @@ def test_the_losses_of_impala_in_numbers() -> None:
     errors = np.stack([target_1 - v[:, 0], target_2 - v[:, 1], target_4 - v[:, 3]], axis=1)
     embedding, action = unrolls.observation[:, [0, 1, 3]], unrolls.action[:, [0, 1, 3]]
     log_prob, entropy = apply(agent.policy, state.params.policy, embedding, action, method="likelihood")
-    metrics = _updated("impala", unrolls, lambda_=1.0, entropy_weight=0.5)[1]
+    metrics = _updated("impala", unrolls, lambda_=1.0, policy_entropy_weight=0.5)[1]
     np.testing.assert_allclose(metrics["value_loss"], 0.5 * np.mean(np.square(errors)), rtol=1e-4)
     np.testing.assert_allclose(metrics["policy_loss"], -np.mean(errors * log_prob + 0.5 * entropy), rtol=1e-3)
     np.testing.assert_allclose(metrics["policy_entropy"], np.mean(entropy), rtol=1e-4)

@@ -34,7 +34,7 @@ IMPALA = SMALL | {
     "updates_per_call": 1,
     "learning_rate": 3e-3,
     "proposal_learning_rate": 3e-3,
-    "entropy_weight": 0.01,
+    "policy_entropy_weight": 0.01,
 }
 
 

@@ -46,6 +46,7 @@ INVALID: dict[str, list[Any]] = {
     "lambda_": [-0.1, 1.01, float("nan")],
     "target_ema": [0, -0.1, 1.5],
     "entropy_weight": [-0.01, float("nan")],
+    "policy_entropy_weight": [-0.01, float("nan")],
     "image_torso": ["large"],
     "embedding_size": [0],
     "memory_size": [-1],

@@ -124,7 +124,11 @@ class Impala(NetworkAgent):
             )
             value_loss = losses.td_loss(v[:, :-1], vtrace.target_tm1, is_transition)
             policy_loss = losses.policy_gradient_loss(
-                likelihood.log_prob, vtrace.advantage_tm1, likelihood.entropy, is_transition, self.config.entropy_weight
+                likelihood.log_prob,
+                vtrace.advantage_tm1,
+                likelihood.entropy,
+                is_transition,
+                self.config.policy_entropy_weight,
             )
             return policy_loss + value_loss, {
                 "value_loss": value_loss,
