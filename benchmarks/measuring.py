@@ -60,15 +60,15 @@ def random_step(spec: EnvSpec, num_envs: int, rng: np.random.Generator) -> TimeS
 
 
 def random_unrolls(agent: Agent, config: Config, spec: EnvSpec, count: int) -> Unroll:
-    """[count, T+1] unrolls of random steps, with what the agent itself decides in them."""
-    act, rng = jit_act(agent), np.random.default_rng(0)
-    params = agent.acting_params(jax.jit(agent.init)(jax.random.PRNGKey(0)))
+    """[count, T+1] unrolls of random steps; what was decided in them has the right shapes, and is zero."""
+    key, rng = jax.random.PRNGKey(0), np.random.default_rng(0)
+    params = jax.eval_shape(lambda key: agent.acting_params(agent.init(key)), key)
     actor_state = agent.init_actors(np.arange(count), count)
     steps = []
-    for t in range(config.unroll_length + 1):
+    for _ in range(config.unroll_length + 1):
         now = random_step(spec, count, rng)
-        decision, actor_state = act(params, actor_state, jax.random.PRNGKey(0), np.uint32(t), now, mode="random")
-        action, extras = jax.tree.map(np.asarray, decision)
+        decision, _ = jax.eval_shape(lambda *inputs: agent.act(*inputs, "explore"), params, actor_state, key, now)
+        action, extras = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), decision)
         steps.append(Unroll(now.observation, action, now.reward, now.discount, now.first, now.mask, extras).named())
     return Unroll.from_named({name: np.stack([step[name] for step in steps], axis=1) for name in steps[0]})
 
