@@ -141,16 +141,11 @@ class Product(NamedTuple):
     times: int
 
     @property
-    def flops(self) -> float:
-        (contracted, _), _ = self.dimensions
-        free_right = math.prod(self.right) / self._shared
-        return 2.0 * math.prod(self.left) * free_right * self.times if contracted else 0.0
-
-    @property
-    def _shared(self) -> int:
-        """How many numbers of the right side belong to one of its free rows."""
+    def flops(self) -> int:
+        """A multiplication and an addition for each number on the left and each free column on the right."""
         (_, contracted), (_, batch) = self.dimensions
-        return math.prod(self.right[axis] for axis in (*contracted, *batch))
+        shared = math.prod(self.right[axis] for axis in (*contracted, *batch))
+        return 2 * math.prod(self.left) * (math.prod(self.right) // shared) * self.times
 
 
 def products(function: Callable[..., Any], *arguments: Any) -> list[Product]:
