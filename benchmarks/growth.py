@@ -82,7 +82,7 @@ def decisions_by_choices() -> Iterator[Point]:
 
 def memory_by_steps() -> Iterator[Point]:
     """Resident memory that filling the replay took: an array of zeros costs nothing before it is written to."""
-    kinds = {
+    kinds: dict[str, tuple[tuple[int, ...], np.dtype, int, tuple[int, ...]]] = {
         "walker-walk": ((24,), np.dtype(np.float32), ACTORS, (1_000, 3_000, 10_000, 30_000, 100_000)),
         "pictures of 84x84x3": ((84, 84, 3), np.dtype(np.uint8), 1, (300, 1_000, 3_000, 10_000)),
     }

@@ -1,6 +1,7 @@
 """What the benchmarks of speed share: the clock, what is timed with it, and tidy files."""
 
 import csv
+import functools
 import os
 import time
 from collections.abc import Callable
@@ -67,7 +68,7 @@ def random_unrolls(agent: Agent, config: Config, spec: EnvSpec, count: int) -> U
     steps = []
     for _ in range(config.unroll_length + 1):
         now = random_step(spec, count, rng)
-        decision, _ = jax.eval_shape(lambda *inputs: agent.act(*inputs, "explore"), params, actor_state, key, now)
+        decision, _ = jax.eval_shape(functools.partial(agent.act, mode="explore"), params, actor_state, key, now)
         action, extras = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), decision)
         steps.append(Unroll(now.observation, action, now.reward, now.discount, now.first, now.mask, extras).named())
     return Unroll.from_named({name: np.stack([step[name] for step in steps], axis=1) for name in steps[0]})

@@ -183,8 +183,8 @@ def only_products(found: list[Product]) -> Callable[[], None]:
     def multiply(pairs: list[Any]) -> jax.Array:
         """One number of each product: as results they would all need memory of their own, which costs time."""
         numbers = []
-        for pair, product in zip(pairs, each, strict=True):
-            whole = jax.lax.optimization_barrier(jax.lax.dot_general(*pair, product.dimensions))
+        for (left, right), product in zip(pairs, each, strict=True):
+            whole = jax.lax.optimization_barrier(jax.lax.dot_general(left, right, product.dimensions))
             numbers.append(whole[(0,) * whole.ndim])
         return jnp.stack(numbers)
 
