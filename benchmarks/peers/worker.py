@@ -165,15 +165,17 @@ def act(name: str, space: str, options: argparse.Namespace) -> list[dict[str, An
             student = Peer(name, Trivial(action_space), Trivial(action_space), options.seed)
     except (AssertionError, NotImplementedError, ValueError) as error:
         return [row | {"refused": str(error).partition("\n")[0][:120]}]
-    clock, warm = Clock(), (0, 0.0)  # steps, seconds
+    clock = Clock()
+    warm: tuple[int, float] | None = None  # steps and seconds when everything was compiled and explored
 
     def going_on() -> bool:
         nonlocal warm
-        if student.steps <= WARM_STEPS:
+        if warm is None and student.steps >= WARM_STEPS:
             warm = student.steps, clock.seconds
-        return clock.seconds < warm[1] + options.seconds
+        return warm is None or clock.seconds < warm[1] + options.seconds
 
     student.learn(SPACE_STEPS, going_on)
+    assert warm is not None
     return [row | {"steps_per_second": round((student.steps - warm[0]) / (clock.seconds - warm[1]))}]
 
 
