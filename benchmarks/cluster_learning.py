@@ -8,15 +8,14 @@ the hash of the config.
 """
 
 import argparse
-import csv
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measuring import write_csv
 
 from aql import metrics, runs
 from aql.config import preset
@@ -85,25 +84,14 @@ def main() -> None:
             train(run, task, workers, seed, steps)
         if arguments.output:
             begun = [c for c in cells if (run_folder(arguments.out, *c) / metrics.FILE).is_file()]
-            write(
-                arguments.output, [row for c in sorted(begun) for row in rows_of(run_folder(arguments.out, *c), c[1])]
-            )
+            rows = [row for c in sorted(begun) for row in rows_of(run_folder(arguments.out, *c), c[1])]
+            write_csv(arguments.output, rows)
     for task in tasks:
         for workers in every:
             final = [rows_of(run_folder(arguments.out, task, workers, s), workers)[-1] for s in range(arguments.seeds)]
             returns = [row["return"] for row in final]
             spread = f"mean {np.mean(returns):.0f}, deviation {np.std(returns):.0f}"
             print(f"{task:20} {workers} workers: {returns} ({spread}), lag {final[0]['param_lag']:.1f} updates")
-
-
-def write(output: Path, rows: list[dict[str, Any]]) -> None:
-    output.parent.mkdir(parents=True, exist_ok=True)
-    temporary = output.with_name(f".{output.name}.tmp")
-    with temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    os.replace(temporary, output)
 
 
 if __name__ == "__main__":

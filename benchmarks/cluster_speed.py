@@ -13,7 +13,6 @@ from are CPU time, one core for the learner and one for each worker, which other
 """
 
 import argparse
-import csv
 import heapq
 import json
 import os
@@ -27,6 +26,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from measuring import write_csv
 
 from aql import agents, compile_cache, envs
 from aql.agents.base import EnvSpec, Params
@@ -307,11 +307,7 @@ def main() -> None:
             note(setting, f"{of}: taking results", 100 * sim.driver, "% of the time")
             note(setting, f"{of}: parameter lag", sim.lag, "updates")
     if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        with arguments.output.open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_csv(arguments.output, rows)
 
 
 def _stub_settings(config: Config) -> dict[str, Any]:

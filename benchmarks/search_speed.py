@@ -13,20 +13,15 @@ and collecting (search + physics + replay) against bare EnvPool stepping.
 """
 
 import argparse
-import csv
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
+from measuring import decide, seconds_per_call, step_and_collect, write_csv
 
-from aql import agents, compile_cache, envs
+from aql import compile_cache, envs
 from aql.agents.base import EnvSpec
-from aql.config import Config, preset
+from aql.config import preset
 from aql.runs import commit
-from aql.runtime.actor import Actor, jit_act
 from aql.search import blocks
 
 TASKS = {
@@ -35,68 +30,6 @@ TASKS = {
     21: "control/humanoid-walk",
     56: "control/humanoid_CMU-run",
 }
-
-
-def seconds_per_call(function: Callable[[], Any], budget: float = 1.5) -> float:
-    """The median over many calls after a warm-up."""
-    function()
-    times: list[float] = []
-    end = time.perf_counter() + budget
-    while time.perf_counter() < end or len(times) < 5:
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return float(np.median(times))
-
-
-def decision_seconds(config: Config, spec: EnvSpec) -> float:
-    """Of one decision for one state, in a batch of all actors."""
-    agent = agents.make(config, spec)
-    act = jit_act(agent)
-    params = agent.acting_params(jax.jit(agent.init)(jax.random.PRNGKey(0)))
-    actor_state = agent.init_actors(np.arange(config.actors), config.actors)
-    observation = np.random.default_rng(0).normal(size=(config.actors, *spec.observation_shape)).astype(np.float32)
-    first = np.zeros(config.actors, bool)
-    key = jax.random.PRNGKey(1)
-
-    def decide() -> None:
-        decision, _ = act(params, actor_state, key, np.uint32(0), observation, first, mode="explore")
-        jax.block_until_ready(decision)
-
-    return seconds_per_call(decide) / config.actors
-
-
-def bare_step_seconds(env_id: str, num_envs: int) -> float:
-    """Of one environment step with actions that cost nothing."""
-    env = envs.make(env_id, num_envs)
-    env.reset(0)
-    rng = np.random.default_rng(0)
-    actions = rng.uniform(-1, 1, (64, num_envs, env.action_space.dimensions)).astype(np.float32)
-    counter = iter(range(10**9))
-
-    def step() -> None:
-        env.send(actions[next(counter) % 64])
-        env.receive()
-
-    seconds = seconds_per_call(step) / num_envs
-    env.close()
-    return seconds
-
-
-def collect_seconds(config: Config) -> float:
-    """Of one actor step: search, physics and replay."""
-    env = envs.make(config.env, config.actors)
-    agent = agents.make(config, EnvSpec.of(env))
-    params = agent.acting_params(jax.jit(agent.init)(jax.random.PRNGKey(0)))
-    actor = Actor(agent, env, config)
-
-    def step() -> None:
-        actor.send(params)
-        actor.receive()
-
-    seconds = seconds_per_call(step) / config.actors
-    env.close()
-    return seconds
 
 
 def main() -> None:
@@ -117,27 +50,24 @@ def main() -> None:
         for name, actors in (("fast", 8), ("fast", 32), ("paper", 100)):
             config = preset(name, env=task, actors=actors, random_steps=0, replayed_per_new=0, enumerate_small=False)
             setting = f"{name}, {actors} actors"
-            decision = decision_seconds(config, spec)
-            note(task, dimensions, setting, "decision", 1e6 * decision, 1)
+            one_by_one = [decide(config, spec)]
             block, blocks.BLOCK_FLOATS = blocks.BLOCK_FLOATS, 10**12
-            whole = decision_seconds(config, spec)
+            one_by_one.append(decide(config, spec))
+            one_by_one[-1]()  # compiled while blocks are that large
             blocks.BLOCK_FLOATS = block
-            note(task, dimensions, setting, "decision, one big batch", 1e6 * whole, whole / decision)
             size = config.bins**dimensions
             if size <= 20_000:
-                every = decision_seconds(preset(name, env=task, agent="exact", actors=actors), spec)
-                note(task, dimensions, setting, f"decision, exact ({size:,} actions)", 1e6 * every, every / decision)
+                one_by_one.append(decide(preset(name, env=task, agent="exact", actors=actors), spec))
+            names = ("decision", "decision, one big batch", f"decision, exact ({size:,} actions)")
+            times = [seconds / actors for seconds in seconds_per_call(*one_by_one)]
+            for quantity, seconds in zip(names, times, strict=False):
+                note(task, dimensions, setting, quantity, 1e6 * seconds, seconds / times[0])
             if name == "fast":
-                bare = bare_step_seconds(task, actors)
-                note(task, dimensions, setting, "bare EnvPool step", 1e6 * bare, bare / decision)
-                collect = collect_seconds(config)
+                bare, collect = step_and_collect(config)
+                note(task, dimensions, setting, "bare EnvPool step", 1e6 * bare, bare / times[0])
                 note(task, dimensions, setting, "collecting: share of bare speed", 1e6 * collect, bare / collect)
     if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        with arguments.output.open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+        write_csv(arguments.output, rows)
 
 
 if __name__ == "__main__":

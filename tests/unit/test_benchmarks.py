@@ -1,0 +1,24 @@
+"""What benchmarks compute from their measurements: a mistake there looks like a result."""
+
+import jax
+import numpy as np
+import pytest
+from growth import Point, exponents
+from training_speed import products
+
+
+def test_products_are_those_that_the_result_needs_as_often_as_they_are_done() -> None:
+    def function(x: jax.Array, w: jax.Array, v: jax.Array) -> jax.Array:
+        _ = w @ v
+        y, _ = jax.lax.scan(lambda y, _: (y @ w, None), x, None, length=3)
+        return jax.jit(lambda y: y @ v)(y)
+
+    found = products(function, np.ones((4, 5)), np.ones((5, 5)), np.ones((5, 7)))
+    assert {(p.left, p.right, p.times, p.flops) for p in found} == {((4, 5), (5, 5), 3, 600), ((4, 5), (5, 7), 1, 280)}
+
+
+def test_exponents_are_of_the_cost() -> None:
+    speeds = [Point("decisions", "D", "aql", x, 100 / x**2, "1/s") for x in (1, 2, 4, 8)]
+    sizes = [Point("memory", "steps", "aql", x, max(x, 4), "bytes") for x in (1, 2, 4, 8)]
+    assert exponents(speeds) == pytest.approx((2, 2))
+    assert exponents(sizes) == pytest.approx((0.3, 1))
