@@ -107,7 +107,8 @@ def measure(config: Config, kind: str, seconds: float, learn: bool) -> Speed:
         memory = [_memory(pid) for pid in _workers()] or [(0.0, 0.0)]
         rate = (actor.steps - steps) / took
         shares = config.actors / max(config.workers, 1)
-        calls = rate / (shares * decisions_per_call(config, Share(0, round(shares)))) if config.workers else 0.0
+        per_call = shares * decisions_per_call(config, Share(0, round(shares))) * config.action_repeat
+        calls = rate / per_call if config.workers else 0.0
         lag = actor.metrics().get("param_lag", 0.0)
         pss, rss = np.mean(memory, axis=0)
         update_rate = (trainer.learner.updates - updates) / took
@@ -285,7 +286,7 @@ def main() -> None:
         note(setting, "unrolls that the learner takes", taken * config.batch_size, "unrolls per CPU second")
         note(setting, "driver's CPU time for a result", 1e3 * take, "ms")
         call_seconds, call_bytes = acting_alone(config, share, arguments.seconds)
-        call_steps = decisions_per_call(config, share) * share.size
+        call_steps = decisions_per_call(config, share) * share.size * config.action_repeat
         note(setting, f"acting, {share.size} actors in a worker", call_steps / call_seconds, "steps per CPU second")
         actor_rate = call_steps / call_seconds / share.size
         note(setting, "actors at full speed that one learner feeds", taken / per_step / actor_rate, "actors")

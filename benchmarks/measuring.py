@@ -90,7 +90,8 @@ def update(config: Config, spec: EnvSpec) -> Callable[[], None]:
 
 def step_and_collect(config: Config) -> tuple[float, float]:
     """Seconds of one environment step with actions that cost nothing, and with search and replay around it."""
-    bare, collecting = (envs.make(config.env, config.actors) for _ in range(2))
+    bare = envs.make(config.env, config.actors)
+    collecting = envs.make(config.env, config.actors, action_repeat=config.action_repeat)
     bare.reset(0)
     rng = np.random.default_rng(0)
     actions = rng.uniform(-1, 1, (64, config.actors, bare.action_space.dimensions)).astype(np.float32)
@@ -110,7 +111,7 @@ def step_and_collect(config: Config) -> tuple[float, float]:
     alone, together = seconds_per_call(step, collect)
     bare.close()
     collecting.close()
-    return alone / config.actors, together / config.actors
+    return alone / config.actors, together / config.actors / config.action_repeat
 
 
 def one_core(core: int) -> None:

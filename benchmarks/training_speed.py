@@ -27,7 +27,8 @@ from measuring import one_core, random_unrolls, seconds_per_call, step_and_colle
 from aql import agents, compile_cache, envs
 from aql.agents.base import EnvSpec
 from aql.config import Config, preset
-from aql.envs.base import TimeStep, VectorEnv
+from aql.envs.base import TimeStep
+from aql.envs.wrappers import Wrapper
 from aql.runs import commit
 from aql.runtime.local import Trainer
 
@@ -51,31 +52,26 @@ class Row(NamedTuple):
 # Training
 
 
-class Timed:
-    """A vector of environments that keeps the time spent in it."""
+class Timed(Wrapper):
+    """Keeps the time spent in its environments."""
 
-    def __init__(self, env: VectorEnv) -> None:
-        self._env = env
-        self.num_envs, self.action_space = env.num_envs, env.action_space
-        self.observation_shape, self.observation_dtype = env.observation_shape, env.observation_dtype
-        self.reset, self.close = env.reset, env.close
-        self.seconds = 0.0
+    seconds = 0.0
 
     def send(self, action: np.ndarray) -> None:
         start = time.perf_counter()
-        self._env.send(action)
+        super().send(action)
         self.seconds += time.perf_counter() - start
 
     def receive(self) -> TimeStep:
         start = time.perf_counter()
-        step = self._env.receive()
+        step = super().receive()
         self.seconds += time.perf_counter() - start
         return step
 
 
 def training(config: Config, seconds: float) -> Iterator[Row]:
     """Steps a second as they are in training, and the parts of a step when one waits for the other."""
-    env = Timed(envs.make(config.env, config.actors))
+    env = Timed(envs.make(config.env, config.actors, action_repeat=config.action_repeat))
     eval_env = envs.make(config.env, 1)
     trainer = Trainer.in_process(config, env, eval_env)
     actor, learner = trainer.actor, trainer.learner
