@@ -14,7 +14,15 @@ PREFIXES = ("Vizdoom", "vizdoom.gymnasium_wrapper:Vizdoom")
 
 
 class TimeLimits(gymnasium.Wrapper):
-    """ViZDoom calls a time limit a termination as well; here it is a time limit alone."""
+    """ViZDoom calls a time limit a termination as well; here it is a time limit alone.
+
+    And its `render_fps` are tics, of which a step may take several.
+    """
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        tics = env.get_wrapper_attr("frame_skip")
+        self.metadata = env.metadata | {"render_fps": env.metadata["render_fps"] / tics}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """One step, ended by what ended it."""
