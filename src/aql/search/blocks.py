@@ -23,16 +23,23 @@ def score_in_blocks(values: Values, states: Any, candidates: jax.Array, width: i
     """
     num_states, num_candidates, _ = candidates.shape
     most = max(1, BLOCK_FLOATS // width)
-    if num_candidates > most:  # even one state is too much: cut its candidates
-        parts = _split(candidates, most, axis=1)  # [parts, B, most, D]
+    if num_candidates > most:  # even one state is too much: cut its candidates, evenly, which needs the least padding
+        size = _even(num_candidates, most)
+        parts = _split(candidates, size, axis=1)  # [parts, B, size, D]
         scores = jax.lax.map(lambda part: score_in_blocks(values, states, part, width), parts)
         return jnp.moveaxis(scores, 0, 1).reshape(num_states, -1)[:, :num_candidates]
     block = most // num_candidates
     if block >= num_states:
         return values(states, candidates)
-    blocks = jax.tree.map(lambda leaf: _split(leaf, block, axis=0), (states, candidates))
+    blocks = jax.tree.map(lambda leaf: _split(leaf, _even(num_states, block), axis=0), (states, candidates))
     scores = jax.lax.map(lambda pair: values(*pair), blocks)
     return scores.reshape(-1, num_candidates)[:num_states]
+
+
+def _even(length: int, most: int) -> int:
+    """The size of as few equal parts as there can be with no more than `most` in each."""
+    parts = -(-length // most)
+    return -(-length // parts)
 
 
 def _split(leaf: jax.Array, size: int, axis: int) -> jax.Array:
