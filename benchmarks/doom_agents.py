@@ -152,8 +152,9 @@ def main() -> None:
     cores = len(os.sched_getaffinity(0))
     setting = f"{options.actors} actors, batches of {options.batch} unrolls of {options.unroll}, {cores} cores"
 
-    def note(torso: str, quantity: str, aql: float, exact: float, ratio: float) -> None:
-        """The ratio is how much better `aql` is."""
+    def note(torso: str, quantity: str, both: list[float], ratio: float) -> None:
+        """What is measured of `aql` and of `exact`, and how much better `aql` is."""
+        aql, exact = both
         row = {"torso": torso, "quantity": quantity, "aql": f"{aql:.4g}", "exact": f"{exact:.4g}"}
         rows.append(row | {"ratio": round(ratio, 3), "setting": setting, "commit": commit()})
         print(f"{torso:6} {quantity:42} aql {aql:10.4g}   exact {exact:10.4g}   x {ratio:.2f}", flush=True)
@@ -163,12 +164,12 @@ def main() -> None:
         both = {what: [seconds[Work(torso, name, what)] for name in AGENTS] for what in ("decision", "update")}
         both["fresh update"] = [seconds[Work(torso, name, "fresh update")] for name in AGENTS]
         steps = [options.actors / (own + seconds["level"]) for own in both["decision"]]
-        note(torso, "actor steps/s with the level", *steps, steps[0] / steps[1])
+        note(torso, "actor steps/s with the level", steps, steps[0] / steps[1])
         decisions = [options.actors / own for own in both["decision"]]
-        note(torso, "decisions/s", *decisions, decisions[0] / decisions[1])
+        note(torso, "decisions/s", decisions, decisions[0] / decisions[1])
         for what, quantity in (("update", "with the actors' a*"), ("fresh update", "with a fresh search")):
             unrolls = [options.batch / own for own in both[what]]
-            note(torso, f"learner unrolls/s {quantity}", *unrolls, unrolls[0] / unrolls[1])
+            note(torso, f"learner unrolls/s {quantity}", unrolls, unrolls[0] / unrolls[1])
     for torso in options.torsos.split(","):
         for what in ("decision", "update", "fresh update"):
             whole = [seconds[Work(torso, name, what)] for name in AGENTS]
@@ -181,7 +182,7 @@ def main() -> None:
             parts["the rest"] = [h - s for h, s in zip(head, search, strict=True)]
             for part, own in parts.items():
                 shares = [max(0.0, a / b) for a, b in zip(own, whole, strict=True)]
-                note(torso, f"share of a {what}: {part}", *shares, own[1] / own[0] if min(own) > 0 else float("nan"))
+                note(torso, f"share of a {what}: {part}", shares, own[1] / own[0] if min(own) > 0 else float("nan"))
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         with options.output.open("w", newline="") as file:

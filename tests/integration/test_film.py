@@ -8,6 +8,7 @@ from typing import Any
 
 import imageio_ffmpeg
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -71,9 +72,9 @@ def _count(pixels: np.ndarray, colour: tuple[int, int, int], cell: panel.Cell) -
 
 
 def test_bars_are_as_high_as_their_choices_are_likely() -> None:
-    probability = np.zeros((1, 2, 4))
-    probability[0, 0] = [0.5, 0.0, 0.25, 0.25]
-    narrow, wide = (Thought(Conditionals(probability, np.array([[0.0, 0.5]]), np.array(std))) for std in (0.25, 0.5))
+    probability = jnp.array([[[0.5, 0.0, 0.25, 0.25], [0.0, 0.0, 0.0, 0.0]]])
+    mean = jnp.array([[0.0, 0.5]])
+    narrow, wide = (Thought(Conditionals(probability, mean, jnp.array(std))) for std in (0.25, 0.5))
     drawer = panel.Panel(MIXED, ["choice", "value"], 480, narrow)
     drawn = drawer.draw(narrow, np.array([2.0, 0.5]), 7, 1.5)
     assert drawn.shape == (480, panel.WIDTH, 3)
@@ -88,8 +89,8 @@ def test_bars_are_as_high_as_their_choices_are_likely() -> None:
 
 
 def test_the_best_candidate_is_at_its_value() -> None:
-    values = np.array([[0.0, 1.0, 2.0, -np.inf, 10.0, 4.0]])
-    thought = Thought(None, values, np.array([True] * 3 + [False] * 3))
+    values = jnp.array([[0.0, 1.0, 2.0, -jnp.inf, 10.0, 4.0]])
+    thought = Thought(None, values, jnp.array([True] * 3 + [False] * 3))
     drawer = panel.Panel(MIXED, ["a", "b"], 480, thought)
     drawn = drawer.draw(thought, np.zeros(2), 0, 0.0)
     rows = drawn[100]

@@ -238,8 +238,8 @@ class DmControlEnv:
     @property
     def action_names(self) -> Sequence[str]:
         """The model's names of its actuators."""
-        names = self._env.action_spec().name.split("\t")
-        return names if len(names) == self.action_space.dimensions else self.action_space.names
+        model = self._env.physics.model
+        return [model.id2name(i, "actuator") or f"{i}" for i in range(self.action_space.dimensions)]
 
     def close(self) -> None:
         """Frees the physics and its OpenGL context."""

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from aql.actions import ActionSpace, Discrete, SubAction
@@ -56,7 +57,7 @@ class Panel:
             for name, cell in zip(names, self._cells, strict=True):
                 self._title(cell, name)
         if thought.values is not None:
-            self._caption(thought.values.shape[-1], int(np.sum(thought.proposed)), top + 14)
+            self._caption(thought.values.shape[-1], int(np.sum(np.asarray(thought.proposed))), top + 14)
 
     def draw(self, thought: Thought, action: np.ndarray, step: int, episode_return: float) -> np.ndarray:
         """[H, W, 3] for the first of the states that the thought is about, and its action [D]."""
@@ -66,7 +67,7 @@ class Panel:
         if thought.proposal is not None:
             proposal = [np.asarray(leaf) for leaf in thought.proposal]
             probability, mean, std = proposal[0][0], proposal[1][0], float(proposal[2])
-            chosen = np.asarray(self._space.to_index(action))
+            chosen = np.asarray(self._space.to_index(jnp.asarray(action)))
             for d, cell in enumerate(self._cells):
                 choices = int(self._space.num_choices[d])
                 if choices:
