@@ -13,7 +13,7 @@ from aql.networks.proposals import Conditionals
 
 Params = Any
 Metrics = dict[str, jax.Array]
-Score = Callable[[jax.Array], jax.Array]  # candidates [B, C, D] -> values [B, C]
+Score = Callable[[jax.Array], jax.Array]  # candidates [B, C, D], or [1, C, D] for all states -> values [B, C]
 
 
 class Found(NamedTuple):
