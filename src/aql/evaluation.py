@@ -1,12 +1,12 @@
 """Greedy evaluation on environments of its own."""
 
 from collections.abc import Callable
-from typing import Any
 
+import jax
 import numpy as np
 
-from aql.agents.base import Agent, Params
-from aql.envs.base import VectorEnv
+from aql.agents.base import Agent, Decision, Params, Thought
+from aql.envs.base import TimeStep, VectorEnv
 from aql.runtime import seeding
 from aql.runtime.actor import jit_act
 
@@ -26,6 +26,7 @@ class Evaluator:
         self._seed = seed
         self._is_interrupted = is_interrupted
         self._decide = jit_act(agent)
+        self._explain = jax.jit(agent.explain)
         self.success: float | None = None  # share of the latest episodes that reached their goal, if they all tell
         self.restart(0)
 
@@ -35,10 +36,12 @@ class Evaluator:
         self._key = seeding.key(self._seed, "evaluate", actor_steps)
         self._decisions = 0
 
-    def evaluate(self, params: Params, watch: Any = None) -> np.ndarray:
+    def evaluate(
+        self, params: Params, watch: Callable[[TimeStep, Decision, Thought], None] | None = None
+    ) -> np.ndarray:
         """The undiscounted returns [B] of one episode in each environment.
 
-        `watch` is called with every decision's observation and extras, for films.
+        `watch` is called with what is seen, what is decided and what was behind it, for films.
         """
         now = self._env.reset(self._env_seed)
         self._env_seed = None  # later evaluations continue the environments' own random streams
@@ -49,18 +52,13 @@ class Evaluator:
         while playing.any():
             if self._is_interrupted():
                 raise StoppedError
-            decision, actor_state = self._decide(
-                params,
-                actor_state,
-                self._key,
-                np.uint32(self._decisions),
-                now,
-                mode="greedy",
-            )
+            before, number = actor_state, np.uint32(self._decisions)
+            decision, actor_state = self._decide(params, before, self._key, number, now, mode="greedy")
+            if watch is not None:
+                key = jax.random.fold_in(self._key, number)
+                watch(now, decision, self._explain(params, before, key, now, decision.action))
             self._decisions += 1
             self._env.send(np.asarray(decision.action))
-            if watch is not None:
-                watch(now, decision)
             now = self._env.receive()
             returns += np.where(playing, now.reward, 0)
             success = np.where(playing & now.last, getattr(self._env, "success", np.nan), success)

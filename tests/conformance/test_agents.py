@@ -20,6 +20,7 @@ from aql.experience import Unroll
 from aql.runtime import checkpoint
 from aql.runtime.actor import jit_act
 from aql.runtime.learner import _jit_updates
+from aql.search import blocks
 
 SPACES = {
     "discrete": ActionSpace((Discrete(4), Discrete(3), Discrete(2))),
@@ -462,3 +463,33 @@ def test_epsilon_1_is_uniform() -> None:
     for d, choices in enumerate((4, 3, 2)):
         share = np.bincount(action[:, d].astype(int), minlength=choices) / 6000
         np.testing.assert_allclose(share, 1 / choices, atol=4 * np.sqrt(0.25 / 6000))
+
+
+def test_exact_scores_many_actions_in_blocks_when_it_acts_and_when_it_learns() -> None:
+    """No array has an activation for every action in every state: that would go through main memory."""
+    space = ActionSpace(tuple(Discrete(n) for n in (7, 7, 3, 3, 2, 2, 2)))
+    config = Config(agent="exact", **(SMALL | {"critic_layers": (256,)}))
+    agent: Any = agents.make(config, EnvSpec(OBSERVATION, space))
+    state, key = jax.eval_shape(agent.init, jax.random.key(0)), jax.random.key(1)
+
+    def act(state: Any) -> Any:
+        given = (agent.acting_params(state), agent.init_actors(np.arange(B), B), key, _now(_observation(0, B)))
+        return agent.act(*given, "explore")
+
+    def learn(state: Any) -> Any:
+        return agent.update(state, key, _unrolls(agent, 0))
+
+    for function, states in ((act, B), (learn, B * T)):
+        sizes = list(_sizes(jax.make_jaxpr(function)(state).jaxpr))
+        assert states * 3528 in sizes  # all values are there
+        assert max(sizes) <= blocks.BLOCK_FLOATS < states * 3528 * 256 / 10
+
+
+def _sizes(jaxpr: Any) -> Any:
+    """The size of every array that is computed, also inside of loops."""
+    for equation in jaxpr.eqns:
+        yield from (int(np.prod(variable.aval.shape)) for variable in equation.outvars)
+        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda leaf: hasattr(leaf, "eqns")):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from _sizes(inner)

@@ -243,4 +243,6 @@ def test_pictures() -> None:
     assert before.dtype == np.uint8
     assert before.std() > 0
     assert np.any(before != after)
+    assert env.steps_per_second == pytest.approx(100)  # cartpole is controlled every 0.01 s
+    assert env.action_names == ["slide"]
     env.close()

@@ -49,6 +49,9 @@ class CountingAgent:
         }
         return Decision(action.astype(jnp.float32), extras), actor_state + 1
 
+    def explain(self, params: Any, actor_state: Any, key: Any, now: Any, action: Any) -> Any:
+        raise NotImplementedError
+
     def update(self, state: Any, key: Any, unrolls: Any) -> Any:
         raise NotImplementedError
 

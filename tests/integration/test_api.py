@@ -185,7 +185,8 @@ def test_predict_remembers_as_an_evaluation_does() -> None:
     evaluator = Evaluator(model._trainer.agent, env, seed=0)
     for _ in range(2):
         evaluator.evaluate(
-            model._trainer.learner.params, watch=lambda now, decision: seen.append((now, np.asarray(decision.action)))
+            model._trainer.learner.params,
+            watch=lambda now, decision, _: seen.append((now, np.asarray(decision.action))),
         )
     told = [model.predict(now.observation, first=now.first, reward=now.reward) for now, _ in seen]
     decided = [env.action_space.to_env(action) for _, action in seen]

@@ -22,7 +22,7 @@ from aql.actions import Discrete, Interval
 from aql.cli import main
 from aql.config import preset
 from aql.envs import doom
-from aql.envs.doom import actions, engine, maps
+from aql.envs.doom import actions, engine, maps, watchdog
 from aql.envs.doom.levels import LEVELS, ExploreEnv
 from aql.envs.doom.maps import CELL, Maze, Place, Theme, Thing
 from aql.errors import UserError
@@ -283,6 +283,31 @@ def test_a_killed_engine_is_replaced_and_ends_one_episode_as_a_time_limit_does()
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
+def test_an_engine_that_hangs_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "HANGS_AFTER", 1.0)
+    env = ExploreEnv("explore_goal_locations_tiny", resolution=42)
+    before = env.reset(seed=8)[0]
+
+    def hang() -> int:
+        pid = _engine_pid(env)
+        os.kill(pid, signal.SIGSTOP)  # alive, and silent
+        return pid
+
+    pid = hang()
+    _, reward, terminated, truncated, info = env.step(FORWARD)
+    assert (reward, terminated, truncated, env.restarts) == (0, False, True, 1)
+    assert "engine_died" in info
+    assert not Path(f"/proc/{pid}").exists()
+    assert np.array_equal(env.reset(seed=8)[0], before)
+    assert not env.step(FORWARD)[3]
+    hang()
+    assert np.array_equal(env.reset(seed=8)[0], before)  # also when a map begins
+    assert env.restarts == 2
+    pid = hang()
+    env.close()
+    assert not Path(f"/proc/{pid}").exists()
+
+
 def test_training_goes_on_when_an_engine_is_killed() -> None:
     small = {"critic_layers": (8,), "proposal_layers": (8,), "num_critics": 1, "batch_size": 8, "updates_per_call": 1}
     config = preset("fast", actors=2, random_steps=20, log_every=10, eval_every=10_000, **small)
@@ -335,8 +360,7 @@ def test_registered_with_gymnasium_and_rendered() -> None:
     env = gymnasium.make("aql/ExploreGoalLocationsTiny-v0", render_mode="rgb_array", action_set="curated")
     observation, _ = env.reset(seed=0)
     picture: Any = env.render()
-    assert picture.shape == (336, 336, 3)
-    assert np.array_equal(picture[::4, ::4], observation)
+    assert np.array_equal(picture, observation)
     steps = 0
     truncated = False
     while not truncated:
@@ -346,7 +370,9 @@ def test_registered_with_gymnasium_and_rendered() -> None:
     env.close()
     film = envs.make_rendered("doom/explore_goal_locations_tiny?resolution=42")
     film.reset(0)
-    assert film.render().shape == (168, 168, 3)
+    assert film.render().shape == (42, 42, 3)
+    assert film.steps_per_second == 15  # 60 frames a second, 4 a step
+    assert film.action_names == ["turn", "look", "strafe", "move", "fire", "jump", "crouch"]
     film.close()
 
 
@@ -384,7 +410,7 @@ def test_a_missing_system_library_is_named(tmp_path: Path) -> None:
 
 
 def test_scenarios_of_vizdoom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # ViZDoom leaves its settings where it runs
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="bound="):
         envs.make("VizdoomDeathmatch-MultiBinary-v1?observe=screen", 1)
     with pytest.raises(UserError, match="observe=screen"):
@@ -399,6 +425,9 @@ def test_scenarios_of_vizdoom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not np.array_equal(hybrid.receive().observation, first.observation)
     hybrid.close()
 
+    film = envs.make_rendered(f"VizdoomBasic-v1?{options}")
+    assert film.steps_per_second == 35 / 4  # tics a second, tics a step
+    film.close()
     basic = envs.make(f"vizdoom.gymnasium_wrapper:VizdoomBasic-v1?{options}", 1)
     basic.reset(0)
     for _ in range(75):  # 300 tics
@@ -407,3 +436,4 @@ def test_scenarios_of_vizdoom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert step.last.tolist() == [True]
     assert step.discount.tolist() == [1]  # the limit of time is no termination
     basic.close()
+    assert list(tmp_path.iterdir()) == []  # ViZDoom's engine would leave files where it runs

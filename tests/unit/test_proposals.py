@@ -422,3 +422,26 @@ def test_a_certain_proposal_has_its_sample_as_mode(space: ActionSpace, autoregre
     same = np.all(np.asarray(samples) == np.asarray(mode)[:, None], axis=-1)
     assert same.mean() > 0.9
     assert len(np.unique(np.asarray(mode), axis=0)) > 1
+
+
+@pytest.mark.parametrize("autoregressive", [True, False])
+def test_conditional_probabilities_multiply_to_the_likelihood(autoregressive: bool) -> None:
+    proposal = Proposal(SMALL, (4,), autoregressive)
+    params, action = _random(proposal), jnp.asarray(SMALL.enumerate())
+    embedding = jnp.broadcast_to(jnp.array([0.3, -1.0, 2.0]), (len(action), 3))
+    said = apply(proposal, params, embedding, action, method="conditionals")
+    chosen = jnp.take_along_axis(said.probability, SMALL.to_index(action)[..., None], axis=-1)
+    np.testing.assert_allclose(
+        np.prod(chosen, axis=(1, 2)), np.exp(_likelihood(proposal, params, action, embedding).log_prob), rtol=1e-4
+    )
+    np.testing.assert_allclose(np.sum(said.probability, axis=-1), np.ones((len(action), 3)), rtol=1e-5)
+
+
+def test_conditional_gaussians_are_those_of_the_likelihood() -> None:
+    proposal = Proposal(CONTINUOUS, (4,), gaussian_std=0.25)
+    params, action = _random(proposal), jnp.array([[0.5, -0.25, 0.75]])
+    embedding = jnp.array([[0.3, -1.0, 2.0]])
+    said = apply(proposal, params, embedding, action, method="conditionals")
+    expected = stats.norm(said.mean, said.std).logpdf(np.asarray(action)).sum()
+    assert float(said.std) == 0.25
+    np.testing.assert_allclose(_likelihood(proposal, params, action, embedding).log_prob, [expected], rtol=1e-4)

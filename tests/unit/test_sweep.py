@@ -134,6 +134,33 @@ class TestSuites:
         only = sweep.select(hybrid, ["aql"])
         assert {cell.config.agent for cell in sweep.expand(only, Path("out"))} == {"aql"}
 
+    def test_settings_of_one_agent_go_before_the_tasks_and_after_the_commands(self, tmp_path: Path) -> None:
+        (tmp_path / "two.toml").write_text(SUITE + "[agent_settings.uniform]\ngamma = 1\nsteps = 30\n")
+        suite = sweep.load(str(tmp_path / "two.toml"))
+
+        def runs(suite: sweep.Suite) -> list[tuple[str, int, float]]:
+            configs = [cell.config for cell in sweep.expand(suite, Path("out"))]
+            return [(config.agent, config.steps, config.gamma) for config in configs]
+
+        one = sweep.select(suite, seeds=1)
+        assert runs(one) == [("aql", 1000, 0.9), ("uniform", 30, 1.0), ("aql", 2000, 0.5), ("uniform", 30, 1.0)]
+        changed = sweep.select(one, tasks=["wide"], steps=7, settings={"gamma": 0.75})
+        assert runs(changed) == [("aql", 7, 0.75), ("uniform", 7, 0.75)]
+
+    def test_impala_learns_on_policy_in_the_doom_suite(self) -> None:
+        cells = sweep.expand(sweep.load("doom"), Path("out"))
+        maze = "doom/explore_goal_locations_tiny?resolution=42"
+        assert [(cell.config.env, cell.config.agent) for cell in cells if cell.config.seed == 0] == [
+            *((maze, agent) for agent in ("aql", "exact", "impala")),
+            (f"{maze}&action_set=curated", "aql"),
+        ]
+        configs = {cell.config.agent: cell.config for cell in cells}
+        own, impala = preset("fast", agent="impala"), configs["impala"]
+        for name in ("actors", "unroll_length", "replayed_per_new", "replay_capacity", "batch_size"):
+            assert getattr(impala, name) == getattr(own, name)
+        assert impala.gamma == configs["aql"].gamma == 0.98
+        assert configs["aql"].unroll_length == configs["exact"].unroll_length == 5
+
     @pytest.mark.parametrize(
         ("wrong", "message"),
         [
@@ -142,6 +169,10 @@ class TestSuites:
             ("name = 'x'\nsteps = 9\ntasks = ['toy/chain', 'toy/chain']\nagents = ['aql']", "toy/chain is in suite x"),
             ("name = 'x'\nsteps = 9\ntasks = ['toy/chain']\nagents = ['aql']\npreset = 'fats'", "did you mean fast"),
             ("name = 'x'\nsteps = 'many'", "steps is 'many', expected int"),
+            (
+                "name = 'x'\nsteps = 9\ntasks = ['toy/chain']\nagents = ['aql']\n[agent_settings]\naql = 1",
+                "expected dict",
+            ),
             ("name = ", "is not TOML"),
         ],
     )
@@ -171,6 +202,13 @@ class TestSuites:
         error = capsys.readouterr().err
         assert message in error
         assert error.count("\n") == 1
+
+    def test_settings_of_an_unknown_agent(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (tmp_path / "two.toml").write_text(SUITE + "[agent_settings.unifrom]\ngamma = 1\n")
+        assert cli.main(["sweep", str(tmp_path / "two.toml"), "--dry-run"]) == 2
+        assert (
+            capsys.readouterr().err == "aql: unknown agent 'unifrom': did you mean uniform? `aql agents` lists them\n"
+        )
 
     def test_settings_have_the_types_of_the_config(self) -> None:
         pairs = ["gamma=1", "critic_layers=[8, 8]", "target-critics=mean", "layer_norm=False", "batch_size=4"]

@@ -8,6 +8,7 @@ import numpy as np
 from aql.actions import ActionSpace
 from aql.envs.base import TimeStep, VectorEnv
 from aql.experience import Unroll
+from aql.networks.proposals import Conditionals
 
 Params = Any
 ActorState = Any
@@ -34,6 +35,14 @@ class Decision(NamedTuple):
 
     action: jax.Array  # [B, D]
     extras: dict[str, jax.Array]  # [B, ...]
+
+
+class Thought(NamedTuple):
+    """What an agent had in mind when it decided in B states; None for what it does not have."""
+
+    proposal: Conditionals | None = None  # of a proposal, or of a policy, on the way to the actions decided on
+    values: jax.Array | None = None  # [B, C] Q of the candidates
+    proposed: jax.Array | None = None  # [C] bool, which candidates came from the proposal
 
 
 class Agent(Protocol):
@@ -70,6 +79,12 @@ class Agent(Protocol):
         mode: Mode,
     ) -> tuple[Decision, ActorState]:
         """Decides for what B environments show now."""
+        ...
+
+    def explain(
+        self, params: Params, actor_state: ActorState, key: jax.Array, now: TimeStep, action: jax.Array
+    ) -> Thought:
+        """What was behind the actions [B, D] that `act` decided on, with the same arguments."""
         ...
 
     def update(self, state: LearnerState, key: jax.Array, unrolls: Unroll) -> tuple[LearnerState, Metrics]:

@@ -36,7 +36,7 @@ class Evaluated(NamedTuple):
         return jnp.stack(q)
 
     def score(self, candidates: jax.Array) -> jax.Array:
-        """The critics' mean Q of candidates [B, C, D]: [B, C]."""
+        """The critics' mean Q of candidates [B, C, D], or [1, C, D] for all states: [B, C]."""
 
         def mean_value(states: tuple[jax.Array, ...], candidates: jax.Array) -> jax.Array:
             features = self.space.encode(candidates)

@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from aql import losses, returns
-from aql.agents.base import ActorState, Decision, Metrics, Mode, Params
+from aql.agents.base import ActorState, Decision, Metrics, Mode, Params, Thought
 from aql.agents.critic import lambdas
 from aql.agents.networked import NetworkAgent, descend
 from aql.envs.base import TimeStep
@@ -100,6 +100,14 @@ class Impala(NetworkAgent):
             log_prob = apply(self.policy, params.policy, embedding, action, allowed, method="likelihood").log_prob
         extras = {"log_prob": log_prob} | self._embedding.extras(actor_state)
         return Decision(action, extras), self._embedding.remember(memory, action)
+
+    def explain(
+        self, params: ActingParams, actor_state: ActorState, key: jax.Array, now: TimeStep, action: jax.Array
+    ) -> Thought:
+        """The policy."""
+        embedding, _ = self._embedding.act(params.torso, params.statistics, now, actor_state)
+        allowed = self.space.allowed(now.mask)
+        return Thought(apply(self.policy, params.policy, embedding, action, allowed, method="conditionals"))
 
     def update(self, state: ImpalaState, key: jax.Array, unrolls: Unroll) -> tuple[ImpalaState, Metrics]:
         """One step for the value and one for the policy, from unrolls [B, T+1]."""

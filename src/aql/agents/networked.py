@@ -7,9 +7,10 @@ import jax
 import optax
 
 from aql.actions import ActionSpace
-from aql.agents.base import EnvSpec, Params
+from aql.agents.base import ActorState, EnvSpec, Params, Thought
 from aql.agents.embedding import Embedding
 from aql.config import Config
+from aql.envs.base import TimeStep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +34,12 @@ class NetworkAgent:
     def _choice_optimiser(self) -> optax.GradientTransformation:
         """Of what proposes or chooses actions."""
         return optax.adam(self.config.proposal_learning_rate)
+
+    def explain(
+        self, params: Params, actor_state: ActorState, key: jax.Array, now: TimeStep, action: jax.Array
+    ) -> Thought:
+        """Nothing to tell."""
+        return Thought()
 
     def _init_torso(self, key: jax.Array) -> tuple[Params, jax.Array]:
         """The torso's parameters, and an embedding [1, E] of the shape that all other networks are made for."""

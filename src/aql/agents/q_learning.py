@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from aql.agents.base import ActorState, Decision, Metrics, Mode, Params
+from aql.agents.base import ActorState, Decision, Metrics, Mode, Params, Thought
 from aql.agents.critic import CriticAgent, Evaluated, lambda_targets, reduce
 from aql.agents.networked import descend
 from aql.envs.base import TimeStep
 from aql.experience import Unroll
 from aql.networks import torsos
-from aql.search import Search
+from aql.search import Found, Search
 
 
 class Network(NamedTuple):
@@ -107,8 +107,7 @@ class QLearning(CriticAgent):
         search_key, explore_key, uniform_key = jax.random.split(key, 3)
         embedding, memory = self._embedding.act(params.network.torso, params.statistics, now, actor_state.memory)
         allowed = self.space.allowed(now.mask)
-        score = self._evaluate(params.network.critics, embedding).score
-        found = self.search(params.search, search_key, embedding, score, allowed=allowed)
+        found = self._find(params, search_key, embedding, allowed)
         best = found.action
         uniform = self.space.sample(uniform_key, (len(best), 1), allowed)[:, 0]
         shape = best.shape if self.config.epsilon_per_subaction else (best.shape[0], 1)
@@ -117,6 +116,23 @@ class QLearning(CriticAgent):
         extras = {"best_action": best, "from_proposal": self.search.from_proposal(found)}
         extras |= self._embedding.extras(actor_state.memory)
         return Decision(action, extras), actor_state._replace(memory=self._embedding.remember(memory, action))
+
+    def explain(
+        self, params: ActingParams, actor_state: ActorState, key: jax.Array, now: TimeStep, action: jax.Array
+    ) -> Thought:
+        """The candidates' values, and the proposal if there is one."""
+        search_key, _, _ = jax.random.split(key, 3)
+        embedding, _ = self._embedding.act(params.network.torso, params.statistics, now, actor_state.memory)
+        allowed = self.space.allowed(now.mask)
+        found = self._find(params, search_key, embedding, allowed)
+        proposed = self.search.from_proposal(found._replace(place=jnp.arange(found.values.shape[1])))
+        proposal = self.search.conditionals(params.search, embedding, action, allowed)
+        return Thought(proposal, found.values, proposed)
+
+    def _find(self, params: ActingParams, key: jax.Array, embedding: jax.Array, allowed: jax.Array | None) -> Found:
+        """a* of states [B, E] for the actors."""
+        score = self._evaluate(params.network.critics, embedding).score
+        return self.search(params.search, key, embedding, score, allowed=allowed)
 
     def update(self, state: QLearningState, key: jax.Array, unrolls: Unroll) -> tuple[QLearningState, Metrics]:
         """One step for the critics and one for the search, from unrolls [B, T+1]."""

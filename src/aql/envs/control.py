@@ -7,6 +7,7 @@ tests/conformance/test_control_suite.py holds the tables below against dm_contro
 import ctypes.util
 import importlib
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -228,6 +229,17 @@ class DmControlEnv:
     def render(self, height: int, width: int) -> np.ndarray:
         """What the task's first camera sees."""
         return np.array(self._env.physics.render(height, width, camera_id=0))
+
+    @property
+    def steps_per_second(self) -> float:
+        """As many as the task controls its model."""
+        return 1 / float(self._env.control_timestep())
+
+    @property
+    def action_names(self) -> Sequence[str]:
+        """The model's names of its actuators."""
+        model = self._env.physics.model
+        return [model.id2name(i, "actuator") or f"{i}" for i in range(self.action_space.dimensions)]
 
     def close(self) -> None:
         """Frees the physics and its OpenGL context."""

@@ -17,6 +17,7 @@ from aql.envs import adapters, ids, observations
 from aql.envs.serial import EVERYTHING, Outcome, RenderedEnv, SerialVector
 from aql.errors import UserError, unknown
 
+ASSUMED_STEPS_PER_SECOND = 30  # of an environment that does not tell
 Build = Callable[..., gymnasium.Env]  # makes one environment; keywords go to its constructor
 
 
@@ -68,6 +69,16 @@ class GymEnv:
         if not isinstance(frame, np.ndarray):
             raise UserError(f"{self._env} gives no picture: it needs render_mode='rgb_array'")
         return frame
+
+    @property
+    def steps_per_second(self) -> float:
+        """What the environment's metadata say."""
+        return float(self._env.metadata.get("render_fps") or ASSUMED_STEPS_PER_SECOND)
+
+    @property
+    def action_names(self) -> Sequence[str]:
+        """What the environment's metadata call them, or else the places in its action space."""
+        return self._env.metadata.get("action_names") or self.action_space.names
 
     def close(self) -> None:
         """Closes the environment."""

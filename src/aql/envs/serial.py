@@ -47,6 +47,16 @@ class SingleEnv(Protocol):
 class RenderableEnv(SingleEnv, Protocol):
     """One environment that can be looked at."""
 
+    @property
+    def steps_per_second(self) -> float:
+        """How fast it goes when it is watched."""
+        ...
+
+    @property
+    def action_names(self) -> Sequence[str]:
+        """[D] what a person calls the sub-actions."""
+        ...
+
     def render(self, height: int, width: int) -> np.ndarray:
         """The present state as RGB, uint8 [H, W, 3]."""
         ...
@@ -118,6 +128,8 @@ class RenderedEnv(SerialVector):
     def __init__(self, env: RenderableEnv) -> None:
         super().__init__([env])
         self._renderable = env
+        self.steps_per_second = env.steps_per_second
+        self.action_names = list(env.action_names)
 
     def render(self, height: int = 480, width: int = 640) -> np.ndarray:
         """The present state as RGB, uint8 [H, W, 3]. Gymnasium environments choose their own size."""

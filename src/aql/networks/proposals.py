@@ -32,6 +32,14 @@ class Likelihood(NamedTuple):
     entropy: jax.Array  # [...] sum of the conditional entropies along the prefix of a
 
 
+class Conditionals(NamedTuple):
+    """What the proposal says about each sub-action of a given action, knowing those before it."""
+
+    probability: jax.Array  # [..., D, K] of each choice; 0 for padding
+    mean: jax.Array  # [..., D] of the Gaussian, where a sub-action is continuous
+    std: jax.Array  # [] its deviation
+
+
 class Proposal(nn.Module):
     """mu(a | s). Parameters of all sub-actions live in one array [..., D, K], padded to the largest K."""
 
@@ -75,11 +83,7 @@ class Proposal(nn.Module):
         A Gaussian's density is taken at the clipped action with the unclipped mean; its entropy is a constant and
         gives no gradient.
         """
-        parameters = self(embedding, allowed)
-        if self.autoregressive:
-            weights = self._prefix_weights()
-            prefix = self.space.encode(action) @ weights.reshape(len(weights), -1)
-            parameters += prefix.reshape(parameters.shape)
+        parameters = self._along(embedding, action, allowed)
         log_p = jax.nn.log_softmax(parameters, axis=-1)
         chosen = jax.nn.one_hot(self.space.to_index(action), self._width)
         choice_log_prob = jnp.sum(jnp.where(chosen > 0, log_p, 0), axis=-1)
@@ -90,6 +94,20 @@ class Proposal(nn.Module):
         log_prob = jnp.where(is_choice, choice_log_prob, -0.5 * jnp.square(deviation) - normaliser)
         entropy = jnp.where(is_choice, choice_entropy, 0.5 + normaliser)
         return Likelihood(jnp.sum(log_prob, axis=-1), jnp.sum(entropy, axis=-1))
+
+    def conditionals(self, embedding: jax.Array, action: jax.Array, allowed: jax.Array | None = None) -> Conditionals:
+        """How likely each choice is on the way to actions [..., D] in states [..., E]."""
+        parameters = self._along(embedding, action, allowed)
+        return Conditionals(jax.nn.softmax(parameters, axis=-1), parameters[..., 0], jnp.asarray(self.gaussian_std))
+
+    def _along(self, embedding: jax.Array, action: jax.Array, allowed: jax.Array | None) -> jax.Array:
+        """[..., D, K] the parameters of each sub-action, given those of the actions [..., D] before it."""
+        parameters = self(embedding, allowed)
+        if self.autoregressive:
+            weights = self._prefix_weights()
+            prefix = self.space.encode(action) @ weights.reshape(len(weights), -1)
+            parameters += prefix.reshape(parameters.shape)
+        return parameters
 
     def sample(self, embedding: jax.Array, key: jax.Array, count: int, allowed: jax.Array | None = None) -> jax.Array:
         """[B, E] -> `count` independent actions for each state: [B, count, D].

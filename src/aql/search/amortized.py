@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from aql import losses
 from aql.actions import ActionSpace
 from aql.networks import apply
-from aql.networks.proposals import Proposal
+from aql.networks.proposals import Conditionals, Proposal
 from aql.search.base import Found, Metrics, Params, Score, best_of
 
 
@@ -49,6 +49,12 @@ class Amortized:
     def from_proposal(self, found: Found) -> jax.Array:
         """[B] whether a* came from the proposal: rarely while it knows nothing, mostly once it does."""
         return found.place < self.num_proposal
+
+    def conditionals(
+        self, params: Params, embedding: jax.Array, action: jax.Array, allowed: jax.Array | None = None
+    ) -> Conditionals | None:
+        """See `Search`."""
+        return apply(self.proposal, params, embedding, action, allowed, method="conditionals")
 
     def loss(
         self, params: Params, embedding: jax.Array, best_action: jax.Array, allowed: jax.Array | None = None

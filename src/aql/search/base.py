@@ -9,9 +9,11 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
+from aql.networks.proposals import Conditionals
+
 Params = Any
 Metrics = dict[str, jax.Array]
-Score = Callable[[jax.Array], jax.Array]  # candidates [B, C, D] -> values [B, C]
+Score = Callable[[jax.Array], jax.Array]  # candidates [B, C, D], or [1, C, D] for all states -> values [B, C]
 
 
 class Found(NamedTuple):
@@ -20,6 +22,7 @@ class Found(NamedTuple):
     action: jax.Array  # [B, D]
     value: jax.Array  # [B]
     place: jax.Array  # [B] which candidate it was
+    values: jax.Array  # [B, C] of all candidates; -inf if not allowed
 
 
 class Search(Protocol):
@@ -48,6 +51,12 @@ class Search(Protocol):
         """[B] whether the found actions came from a learned proposal."""
         ...
 
+    def conditionals(
+        self, params: Params, embedding: jax.Array, action: jax.Array, allowed: jax.Array | None = None
+    ) -> Conditionals | None:
+        """How likely a learned proposal makes the choices on the way to actions [B, D]; None without a proposal."""
+        ...
+
     def loss(
         self, params: Params, embedding: jax.Array, best_action: jax.Array, allowed: jax.Array | None = None
     ) -> tuple[jax.Array, Metrics]:
@@ -66,6 +75,12 @@ class Fixed:
         """Nothing is learned, so nothing came from it."""
         return jnp.zeros(found.place.shape, bool)
 
+    def conditionals(
+        self, params: Params, embedding: jax.Array, action: jax.Array, allowed: jax.Array | None = None
+    ) -> Conditionals | None:
+        """There is no proposal."""
+        return None
+
     def loss(
         self, params: Params, embedding: jax.Array, best_action: jax.Array, allowed: jax.Array | None = None
     ) -> tuple[jax.Array, Metrics]:
@@ -80,4 +95,4 @@ def best_of(candidates: jax.Array, score: Score, known: jax.Array | None = None)
     values = score(candidates)
     place = jnp.argmax(values, axis=1)
     action = jnp.take_along_axis(candidates, place[:, None, None], axis=1)[:, 0]
-    return Found(action, jnp.max(values, axis=1), place)
+    return Found(action, jnp.max(values, axis=1), place, values)

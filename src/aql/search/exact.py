@@ -9,7 +9,7 @@ import numpy as np
 
 from aql.actions import ActionSpace
 from aql.errors import UserError
-from aql.search.base import Fixed, Found, Params, Score, best_of
+from aql.search.base import Fixed, Found, Params, Score
 
 MOST_ACTIONS = 100_000
 
@@ -41,9 +41,10 @@ class Exact(Fixed):
         allowed: jax.Array | None = None,
     ) -> Found:
         """See `Search`; `known` actions are among the candidates already."""
-        everything = jnp.broadcast_to(self._actions, (embedding.shape[0], *self._actions.shape))
-        if allowed is None:
-            return best_of(everything, score)
-        index = self.space.to_index(jnp.asarray(self._actions))  # [A, D]
-        may = jnp.all(allowed[:, np.arange(self.space.dimensions), index], axis=-1)  # [B, A]
-        return best_of(everything, lambda candidates: jnp.where(may, score(candidates), -jnp.inf))
+        actions = jnp.asarray(self._actions)  # [A, D]
+        values = jnp.broadcast_to(score(actions[None]), (embedding.shape[0], len(actions)))
+        if allowed is not None:
+            may = jnp.all(allowed[:, np.arange(self.space.dimensions), self.space.to_index(actions)], axis=-1)  # [B, A]
+            values = jnp.where(may, values, -jnp.inf)
+        place = jnp.argmax(values, axis=1)
+        return Found(actions[place], jnp.max(values, axis=1), place, values)

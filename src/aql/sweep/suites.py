@@ -1,4 +1,18 @@
-"""Suites: which tasks, agents and seeds a sweep runs, and with which settings."""
+"""Suites: which tasks, agents and seeds a sweep runs, and with which settings.
+
+A suite is a TOML file:
+
+    name = "mine"
+    agents = ["aql", "impala"]
+    steps = 100_000
+    tasks = ["CartPole-v1", { env = "control/walker-walk", steps = 200_000, settings = { bins = 3 } }]
+    [settings]                 # of all runs
+    unroll_length = 5
+    [agent_settings.impala]    # of one agent's runs, on every task; `steps` too
+    unroll_length = 16
+
+An agent's settings go before a task's, these before the suite's, and all of them before what the preset says.
+"""
 
 import dataclasses
 import hashlib
@@ -30,7 +44,7 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
-    """What a sweep runs: tasks x agents x seeds. Settings of a task go before those of the suite."""
+    """What a sweep runs: tasks x agents x seeds."""
 
     name: str
     description: str
@@ -39,6 +53,7 @@ class Suite:
     preset: str
     seeds: int
     settings: dict[str, Any]
+    agent_settings: dict[str, dict[str, Any]]  # by agent
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
@@ -84,8 +99,9 @@ def load(name: str) -> Suite:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not TOML ({error}): mend the file") from error
-    known = {"name": str, "description": str, "tasks": list, "agents": list, "preset": str}
-    _check_keys(values, known | {"seeds": int, "steps": int, "settings": dict}, f"{path}", {"name", "tasks", "agents"})
+    known: dict[str, type] = {"name": str, "description": str, "tasks": list, "agents": list, "preset": str}
+    known |= {"seeds": int, "steps": int, "settings": dict, "agent_settings": dict}
+    _check_keys(values, known, f"{path}", {"name", "tasks", "agents"})
     tasks = []
     for task in values["tasks"]:
         task = task if isinstance(task, dict) else {"env": task}
@@ -96,6 +112,8 @@ def load(name: str) -> Suite:
             raise UserError(f"{path}, task {task['env']} has no steps: give the task or the suite `steps`")
         own = (_typed_all(task.get("settings", {})), tuple(task.get("agents", ())))
         tasks.append(Task(task["env"], task.get("group", ""), steps, *own))
+    by_agent = values.get("agent_settings", {})
+    _check_keys(by_agent, dict.fromkeys(by_agent, dict), f"{path}, agent_settings", set())
     return Suite(
         name=values["name"],
         description=values.get("description", ""),
@@ -104,6 +122,7 @@ def load(name: str) -> Suite:
         preset=values.get("preset", "fast"),
         seeds=values.get("seeds", 1),
         settings=_typed_all(values.get("settings", {})),
+        agent_settings={agent: _typed_all(own, "steps") for agent, own in by_agent.items()},
     )
 
 
@@ -125,6 +144,7 @@ def select(
             raise unknown("task", name, known, f"suite {suite.name} has {', '.join(t.env for t in suite.tasks)}")
     chosen = [task for task in suite.tasks if not tasks or _aliases(task) & set(tasks)]
     changed = _typed_all(settings or {})
+    of_agents = changed | ({} if steps is None else {"steps": steps})
     return dataclasses.replace(
         suite,
         agents=tuple(agents) or suite.agents,
@@ -138,6 +158,7 @@ def select(
             for task in chosen
         ),
         seeds=suite.seeds if seeds is None else seeds,
+        agent_settings={agent: own | of_agents for agent, own in suite.agent_settings.items()},
     )
 
 
@@ -186,8 +207,8 @@ def _aliases(task: Task) -> set[str]:
 
 
 def _config(suite: Suite, task: Task, agent: str, seed: int) -> Config:
-    own = {"env": task.env, "agent": agent, "seed": seed, "steps": task.steps}
-    return preset(suite.preset, **(suite.settings | task.settings | own))
+    settings = {"steps": task.steps} | suite.settings | task.settings | suite.agent_settings.get(agent, {})
+    return preset(suite.preset, **(settings | {"env": task.env, "agent": agent, "seed": seed}))
 
 
 def _check_keys(values: dict[str, Any], kinds: dict[str, type], where: str, required: set[str]) -> None:
@@ -200,11 +221,11 @@ def _check_keys(values: dict[str, Any], kinds: dict[str, type], where: str, requ
         raise UserError(f"{where} has no {name}: add one")
 
 
-def _typed_all(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings in the types of the config, so that 1 and 1.0 are one setting with one hash."""
+def _typed_all(settings: dict[str, Any], *more: str) -> dict[str, Any]:
+    """The settings, and what `more` names, in the types of the config: 1 and 1.0 are one setting with one hash."""
     hints = typing.get_type_hints(Config)
     for name in settings:
-        if name in UNHASHED:
+        if name in UNHASHED and name not in more:
             raise UserError(f"{name} is not a setting of a sweep: give it by the suite, or by the option of its name")
         if name not in hints:
             raise unknown("setting", name, hints, "`aql train --help` lists them all")
@@ -231,7 +252,7 @@ def check_names(suite: Suite) -> None:
     from aql import envs
     from aql.agents import AGENTS
 
-    for agent in suite.all_agents:
+    for agent in (*suite.all_agents, *suite.agent_settings):
         if agent not in AGENTS:
             raise unknown("agent", agent, AGENTS, "`aql agents` lists them")
     for task in suite.tasks:

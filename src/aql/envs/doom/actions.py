@@ -21,7 +21,8 @@ CURATED = (
     *((0, 3, 1, 1, 0, 0, 0), (6, 3, 1, 1, 0, 0, 0)),  # look left, right, fast
     *((1, 3, 1, 2, 0, 0, 0), (5, 3, 1, 2, 0, 0, 0)),  # forward and look left, right
 )
-ACTION_SETS = ("full", "curated")
+NAMES = {"full": ("turn", "look", "strafe", "move", "fire", "jump", "crouch"), "curated": ("action",)}
+ACTION_SETS = tuple(NAMES)
 
 
 def space(action_set: str) -> gymnasium.Space:

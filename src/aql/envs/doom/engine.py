@@ -1,5 +1,6 @@
 """Doom's engine as the levels use it: one process per engine, that plays one map which is rewritten in place."""
 
+import contextlib
 import importlib
 import math
 import os
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from aql.envs.doom import maps
+from aql.envs.doom import maps, watchdog
 from aql.errors import UserError
 
 TICS = 4  # the action repeat: one tic of the engine stands for one frame of the paper's levels
@@ -77,7 +78,7 @@ map MAP01 "maze" { allowjump allowcrouch }
 
 
 class EngineDiedError(Exception):
-    """The game's process was killed or crashed. `Engine.play` starts another."""
+    """The game's process was killed, crashed or hung. `Engine.play` starts another."""
 
 
 def load_vizdoom() -> Any:
@@ -105,6 +106,23 @@ def packages_for(libraries: Sequence[str]) -> str:
     return f"on Debian, apt install {' '.join(found)}" if found else "pip install --force-reinstall vizdoom"
 
 
+def write_launcher(folder: Path) -> Path:
+    """A script in the folder that starts the engine so that it ends with this process, and not before.
+
+    Ctrl-C in a terminal reaches children too: it is for this process to end what it started. And a killed one cannot
+    end anything, so that the kernel has to, where it is Linux. What the engine writes into the current folder goes
+    into this one; there it leaves its process id, too.
+    """
+    program = Path(load_vizdoom().__file__).parent / "vizdoom"
+    bound = "setpriv --pdeathsig KILL -- " if shutil.which("setpriv") else ""
+    script = folder / "launch.sh"
+    lines = ["#!/bin/sh", 'trap "" INT', 'cd "$(dirname "$0")"', "echo $$ > pid"]
+    lines.append(f'exec {bound}{shlex.quote(str(program))} "$@"')
+    script.write_text("\n".join(lines) + "\n")
+    script.chmod(0o700)
+    return script
+
+
 class Engine:
     """One game process. It is started when the first map is played, and again when it has died.
 
@@ -124,6 +142,7 @@ class Engine:
         wide = SCREEN_WIDTH / cut * math.tan(math.radians(FIELD_OF_VIEW / 2))
         self._screen_view = math.degrees(2 * math.atan(wide))
         self.game: Any = None
+        self._pid = 0  # of the game's process
         self._folder = tempfile.TemporaryDirectory(prefix="aql-doom-")
         self._wad = Path(self._folder.name) / "maze.wad"
         self.restarts = 0  # processes that died and were replaced
@@ -143,7 +162,8 @@ class Engine:
             file.write(maps.pwad(lumps))
         if self.game is not None:
             try:
-                return self._begin(seed)
+                with watchdog.watch(self._pid):
+                    return self._begin(seed)
             except self._errors:
                 self._discard()
         self.game = self._start()
@@ -152,9 +172,10 @@ class Engine:
     def act(self, buttons: Sequence[float]) -> tuple[np.ndarray, int]:
         """Holds the buttons for an actor step; the picture and how many things have been picked up on this map."""
         try:
-            # Numbers of numpy's types would be ignored without a word.
-            self.game.make_action([float(value) for value in buttons], TICS)
-            return self._look(), int(self.game.get_game_variable(self._vizdoom.GameVariable.ITEMCOUNT))
+            with watchdog.watch(self._pid):
+                # Numbers of numpy's types would be ignored without a word.
+                self.game.make_action([float(value) for value in buttons], TICS)
+                return self._look(), int(self.game.get_game_variable(self._vizdoom.GameVariable.ITEMCOUNT))
         except self._errors as error:
             self._discard()
             raise EngineDiedError(str(error)) from error
@@ -175,6 +196,9 @@ class Engine:
     def stop(self) -> None:
         """Ends the process; `play` starts another."""
         if self.game is not None:
+            # Closing waits for a process that hangs and lets no other thread run: a tic shows whether it still lives.
+            with contextlib.suppress(*self._errors), watchdog.watch(self._pid):
+                self.game.advance_action()
             self.game.close()
             self.game = None
 
@@ -199,7 +223,7 @@ class Engine:
         vizdoom = self._vizdoom
         package = Path(vizdoom.__file__).parent
         game = vizdoom.DoomGame()
-        game.set_vizdoom_path(str(self._launcher(package / "vizdoom")))
+        game.set_vizdoom_path(str(write_launcher(Path(self._folder.name))))
         game.set_doom_game_path(str(package / "freedoom2.wad"))  # and not a Doom that lies in the current folder
         game.set_doom_scenario_path(str(self._wad))
         game.set_doom_map("MAP01")
@@ -220,21 +244,8 @@ class Engine:
             missing = missing_libraries(package / "vizdoom")
             remedy = packages_for(missing)
             raise UserError(f"Doom's engine does not start ({', '.join(missing) or error}): {remedy}") from error
+        self._pid = int((Path(self._folder.name) / "pid").read_text())
         return game
-
-    def _launcher(self, program: Path) -> Path:
-        """A script that starts the program so that it ends with this process, and not before.
-
-        Ctrl-C in a terminal reaches children too: it is for this process to end what it started. And a killed one
-        cannot end anything, so that the kernel has to, where it is Linux. What the engine writes into the current
-        folder goes into its own.
-        """
-        bound = "setpriv --pdeathsig KILL -- " if shutil.which("setpriv") else ""
-        script = Path(self._folder.name) / "launch.sh"
-        lines = ["#!/bin/sh", 'trap "" INT', 'cd "$(dirname "$0")"', f'exec {bound}{shlex.quote(str(program))} "$@"']
-        script.write_text("\n".join(lines) + "\n")
-        script.chmod(0o700)
-        return script
 
     def _begin(self, seed: int) -> np.ndarray:
         self.game.set_seed(seed)

@@ -38,7 +38,6 @@ LEVELS = {
     ),
 }
 METADATA: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 15}  # 60 frames a second, 4 a step
-RENDER_SCALE = 4
 
 
 class ExploreEnv(gymnasium.Env[np.ndarray, Any]):
@@ -65,6 +64,7 @@ class ExploreEnv(gymnasium.Env[np.ndarray, Any]):
             raise unknown("level", level, LEVELS, f"levels are {', '.join(LEVELS)}")
         self._level = LEVELS[level]
         self.action_space = actions.space(action_set)
+        self.metadata = METADATA | {"action_names": actions.NAMES[action_set]}
         self.observation_space = gymnasium.spaces.Box(0, 255, (resolution, resolution, 3), np.uint8)
         self.render_mode = render_mode
         self.engine = engine.Engine(resolution)
@@ -104,10 +104,8 @@ class ExploreEnv(gymnasium.Env[np.ndarray, Any]):
         return self._frame, reward, False, self._steps >= self._level.steps, {}
 
     def render(self) -> Any:
-        """What the agent sees, enlarged."""
-        if self.render_mode != "rgb_array":
-            return None
-        return self._frame.repeat(RENDER_SCALE, axis=0).repeat(RENDER_SCALE, axis=1)
+        """What the agent sees."""
+        return self._frame if self.render_mode == "rgb_array" else None
 
     def close(self) -> None:
         """Ends the game process."""
