@@ -107,8 +107,10 @@ def measure(config: Config, kind: str, seconds: float, learn: bool) -> Speed:
         memory = [_memory(pid) for pid in _workers()] or [(0.0, 0.0)]
         rate = (actor.steps - steps) / took
         shares = config.actors / max(config.workers, 1)
-        per_call = shares * decisions_per_call(config, Share(0, round(shares))) * config.action_repeat
-        calls = rate / per_call if config.workers else 0.0
+        calls = 0.0
+        if config.workers:
+            decisions = decisions_per_call(config, Share(0, round(shares)))
+            calls = rate / (shares * decisions * config.action_repeat)
         lag = actor.metrics().get("param_lag", 0.0)
         pss, rss = np.mean(memory, axis=0)
         update_rate = (trainer.learner.updates - updates) / took
