@@ -88,17 +88,22 @@ def test_bars_are_as_high_as_their_choices_are_likely() -> None:
     assert wider / _count(drawn, panel.BLUE, value) == pytest.approx(1.7, abs=0.15)
 
 
-def test_the_best_candidate_is_at_its_value() -> None:
+def test_candidates_are_as_far_from_the_best_as_their_values() -> None:
     values = jnp.array([[0.0, 1.0, 2.0, -jnp.inf, 10.0, 4.0]])
     thought = Thought(None, values, jnp.array([True] * 3 + [False] * 3))
     drawer = panel.Panel(MIXED, ["a", "b"], 480, thought)
-    drawn = drawer.draw(thought, np.zeros(2), 0, 0.0)
-    rows = drawn[100]
-    orange = np.flatnonzero((rows == panel.ORANGE).all(axis=-1))
-    assert orange[-1] == panel.WIDTH - panel.MARGIN - 1  # the highest of all so far
-    lower = drawer.draw(thought._replace(values=values / 2), np.zeros(2), 1, 0.0)
-    orange = np.flatnonzero((lower[100] == panel.ORANGE).all(axis=-1))
-    assert orange.mean() == pytest.approx(panel.WIDTH / 2, abs=2)  # the range does not shrink
+
+    def pixels(values: jax.Array, colour: Any) -> np.ndarray:
+        bottom = drawer.draw(thought._replace(values=values), np.zeros(2), 0, 0.0)[panel.HEADER + 24 + 180]
+        return np.flatnonzero((bottom == colour).all(axis=-1))
+
+    width = panel.WIDTH - 2 * panel.MARGIN
+    assert pixels(values, panel.ORANGE)[-1] == panel.WIDTH - panel.MARGIN - 1
+    assert pixels(values, panel.BLUE)[0] == panel.MARGIN  # the worst
+    np.testing.assert_array_equal(pixels(values + 1000, panel.BLUE), pixels(values, panel.BLUE))
+    for _ in range(3):
+        calm = pixels(values / 2, panel.BLUE)[0]  # half as far behind, in a range that shrinks slowly
+    assert (calm - panel.MARGIN) / width == pytest.approx(1 - 5 / (10 * 0.98**3), abs=0.02)
 
 
 @pytest.mark.parametrize("count", [1, 7, 21, 56])

@@ -15,6 +15,7 @@ from aql.report.canvas import Canvas, Colour
 WIDTH = 480
 MARGIN = 14
 HEADER = 62  # pixels of the lines above the cells
+CALM = 0.98  # how much of the range of Q a frame keeps from the one before
 VALUES = 116  # pixels of the candidates' Q, with its caption, below the cells
 SHAPE = 2.6  # width to height that a cell should have
 DENSITY_SLOTS = 41  # of a Gaussian
@@ -38,12 +39,13 @@ class Panel:
 
     A sub-action has a cell with a slot for each choice: its probability, given the sub-actions before it, is how far
     the slot is filled, and the chosen one is orange. A continuous one has the density of its Gaussian. Below are the
-    candidates by their Q, those of the proposal in blue; the orange line is the best one, a*.
+    candidates by how far their Q is behind the best one, a*, at the right; those of the proposal are blue. What a state
+    is worth changes far more in an episode than what an action changes, so that Q itself would show nothing.
     """
 
     def __init__(self, space: ActionSpace, names: Sequence[str], height: int, thought: Thought) -> None:
         self._space = space
-        self._range = (math.inf, -math.inf)  # of Q so far: it only grows, so that the picture is calm
+        self._spread = 1e-6  # of the candidates' Q: it shrinks slowly, so that the picture is calm
         has_proposal, has_values = thought.proposal is not None, thought.values is not None
         bottom = height - (VALUES if has_values and has_proposal else 0)
         self._cells = grid(space.dimensions, Cell(MARGIN, HEADER, WIDTH - 2 * MARGIN, bottom - HEADER))
@@ -99,7 +101,7 @@ class Panel:
         kinds: list[tuple[str, Colour]] = [("best, a*", ORANGE)]
         if proposed:
             kinds = [(f"{proposed} proposed", BLUE), (f"{candidates - proposed} others", GREY), *kinds]
-        end = self._paper.text(MARGIN, y, f"Q of {candidates:,} candidates", 12, DIM)
+        end = self._paper.text(MARGIN, y, f"Q of {candidates:,} candidates, behind a*", 12, DIM)
         self._legend(end, y, kinds)
 
     def _legend(self, x: float, y: float, kinds: Sequence[tuple[str, Colour]]) -> None:
@@ -108,14 +110,14 @@ class Panel:
             x = self._paper.text(x + 28, y, words, 12, DIM)
 
     def _histogram(self, canvas: Canvas, values: np.ndarray, proposed: np.ndarray) -> None:
-        """How many candidates [C] have which Q, in a range that only grows."""
+        """How many candidates [C] are how far behind the best."""
         allowed = np.isfinite(values)
         values, proposed = values[allowed], proposed[allowed]
         best = float(values.max())
-        self._range = low, high = min(self._range[0], float(values.min())), max(self._range[1], best)
-        low, high = (low, high) if high - low > 1e-6 else (low - 0.5, high + 0.5)
+        self._spread = max(best - float(values.min()), CALM * self._spread)
         x, y, width, height = self._values
-        counts = [np.histogram(values[kind], VALUE_SLOTS, (low, high))[0] for kind in (proposed, ~proposed)]
+        behind = np.maximum(values - best, -self._spread)
+        counts = [np.histogram(behind[kind], VALUE_SLOTS, (-self._spread, 0))[0] for kind in (proposed, ~proposed)]
         scale = height / max(1, int(np.max(counts[0] + counts[1])))
         canvas.box(x, y, width, height, SLOT)
         slot = width / VALUE_SLOTS
@@ -123,13 +125,10 @@ class Panel:
             left, top = x + i * slot, y + height - ours * scale
             canvas.box(left, top, slot - 1, ours * scale, BLUE)
             canvas.box(left, top - others * scale, slot - 1, others * scale, GREY)
-        place = x + (best - low) / (high - low) * (width - 3)
-        canvas.box(place, y, 3, height, ORANGE)
+        canvas.box(x + width - 3, y, 3, height, ORANGE)
         below = y + height + 15
-        canvas.text(x, below, number(low), 11, DIM)
-        canvas.text(x + width, below, number(high), 11, DIM, "right")
-        centred = float(np.clip(place - 20, x + 60, x + width - 120))  # clear of the ends of the range
-        canvas.text(centred, below, f"Q(a*) {number(best)}", 11, ORANGE)
+        canvas.text(x, below, number(-self._spread), 11, DIM)
+        canvas.text(x + width, below, f"Q(a*) {number(best)}", 11, ORANGE, "right")
 
 
 def grid(count: int, area: Cell) -> list[Cell]:
