@@ -18,7 +18,6 @@ the actors' a*, as the paper does it, and with a fresh search in the learner (N 
 """
 
 import argparse
-import csv
 import os
 import time
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from measuring import write_csv
 
 from aql import agents, compile_cache, envs
 from aql.agents.base import Agent, EnvSpec
@@ -184,11 +184,7 @@ def main() -> None:
                 shares = [max(0.0, a / b) for a, b in zip(own, whole, strict=True)]
                 note(torso, f"share of a {what}: {part}", shares, own[1] / own[0] if min(own) > 0 else float("nan"))
     if options.output:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        with options.output.open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+        write_csv(options.output, rows)
 
 
 if __name__ == "__main__":

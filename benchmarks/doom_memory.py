@@ -7,7 +7,6 @@ twice, unrolls are drawn from it, and its resident memory (RSS) is what the proc
 """
 
 import argparse
-import csv
 import json
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from measuring import write_csv
 
 from aql import agents
 from aql.actions import ActionSpace
@@ -88,11 +88,7 @@ def main() -> None:
         words = f"{taken / 1e9:.3f} GB, {100 * taken / rows[-1]['limit']:.0f} % of the limit"
         print(f"{setting:34} {options.steps:,} steps: {words}", flush=True)
     if options.output:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        with options.output.open("w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
-            writer.writeheader()
-            writer.writerows(rows)
+        write_csv(options.output, rows)
 
 
 if __name__ == "__main__":

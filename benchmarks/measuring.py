@@ -91,7 +91,7 @@ def update(config: Config, spec: EnvSpec) -> Callable[[], None]:
 def step_and_collect(config: Config) -> tuple[float, float]:
     """Seconds of one environment step with actions that cost nothing, and with search and replay around it."""
     bare = envs.make(config.env, config.actors)
-    collecting = envs.make(config.env, config.actors, action_repeat=config.action_repeat)
+    collecting = envs.make_for(config, config.actors)
     bare.reset(0)
     rng = np.random.default_rng(0)
     actions = rng.uniform(-1, 1, (64, config.actors, bare.action_space.dimensions)).astype(np.float32)

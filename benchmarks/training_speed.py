@@ -71,7 +71,7 @@ class Timed(Wrapper):
 
 def training(config: Config, seconds: float) -> Iterator[Row]:
     """Steps a second as they are in training, and the parts of a step when one waits for the other."""
-    env = Timed(envs.make(config.env, config.actors, action_repeat=config.action_repeat))
+    env = Timed(envs.make_for(config, config.actors))
     eval_env = envs.make(config.env, 1)
     trainer = Trainer.in_process(config, env, eval_env)
     actor, learner = trainer.actor, trainer.learner

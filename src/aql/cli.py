@@ -172,7 +172,7 @@ def evaluate(arguments: list[str]) -> int:
         raise UserError(f"--episodes is {episodes}: expected at least 1")
     compile_cache.enable()
     restored = runs.restore(run)
-    env = envs.make(restored.config.env, episodes, action_repeat=restored.config.action_repeat)
+    env = envs.make_for(restored.config, episodes)
     returns = Evaluator(restored.agent, env, seed).evaluate(restored.params)
     env.close()
     mean, std = float(np.mean(returns)), float(np.std(returns))

@@ -1,5 +1,8 @@
 """Actions that are held for several steps, against the same environments step by step."""
 
+from typing import Any
+
+import gymnasium
 import numpy as np
 import pytest
 
@@ -10,7 +13,7 @@ from aql.errors import UserError
 
 
 def test_a_held_action_equals_the_same_action_several_times() -> None:
-    single, held = envs.make("control/cheetah-run", 2), envs.make("control/cheetah-run", 2, action_repeat=3)
+    single, held = envs.make("control/cheetah-run", 2), envs.repeated(envs.make("control/cheetah-run", 2), 3)
     single.reset(5), held.reset(5)
     rng = np.random.default_rng(0)
     for _ in range(4):
@@ -29,7 +32,7 @@ def test_a_held_action_equals_the_same_action_several_times() -> None:
 
 def test_a_held_action_ends_with_the_episode() -> None:
     """1000 steps in decisions of 3: 333 whole ones and one of a single step; the next one only begins an episode."""
-    env = envs.make("control/cartpole-balance", 1, action_repeat=3)
+    env = envs.repeated(envs.make("control/cartpole-balance", 1), 3)
     now = env.reset(0)
     zero, decisions = np.zeros((1, 1), np.float32), 0
     while not now.last.all():
@@ -58,3 +61,15 @@ def test_control_tasks_hold_actions_and_make_as_many_updates_per_step() -> None:
     assert preset("fast", agent="impala").replayed_per_new == 0
     with pytest.raises(UserError, match="action_repeat is 0: expected at least 1"):
         preset("fast", action_repeat=0)
+
+
+def test_an_action_is_not_held_where_it_may_become_forbidden() -> None:
+    class Masked(gymnasium.Env):
+        observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+        action_space = gymnasium.spaces.Discrete(3)
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+            return np.zeros(1, np.float32), {"action_mask": np.array([1, 0, 1], np.int8)}
+
+    with pytest.raises(UserError, match="action_repeat is 2 and the environment masks actions"):
+        envs.repeated(envs.from_envs([Masked()]), 2).reset(0)

@@ -8,6 +8,7 @@ import importlib.util
 from collections.abc import Callable
 from typing import NamedTuple
 
+from aql.config import Config
 from aql.envs import control, doom, gym, hybrid, ids, toys
 from aql.envs.base import TimeStep, VectorEnv
 from aql.envs.doom import scenarios
@@ -24,6 +25,7 @@ __all__ = [
     "from_envs",
     "list_ids",
     "make",
+    "make_for",
     "make_rendered",
     "misses_id",
     "repeated",
@@ -38,18 +40,22 @@ class Family(NamedTuple):
     builder: Callable[[str], Build] | None = None  # of single ones, if these are Gymnasium's
 
 
-def make(env_id: str, num_envs: int, num_threads: int | None = None, action_repeat: int = 1) -> VectorEnv:
+def make_for(config: Config, num_envs: int, num_threads: int | None = None) -> VectorEnv:
+    """`num_envs` environments as a run with these settings acts in them."""
+    return repeated(make(config.env, num_envs, num_threads), config.action_repeat)
+
+
+def make(env_id: str, num_envs: int, num_threads: int | None = None) -> VectorEnv:
     """`num_envs` environments that step together.
 
     Args:
       env_id: which ones; `list_ids` has ours.
       num_envs: B, how many.
       num_threads: of EnvPool and of doom levels; as the cores allow if None. The others step in the caller's thread.
-      action_repeat: steps that an action is held for.
     """
     if num_envs < 1:
         raise UserError(f"num_envs is {num_envs}: at least 1 is needed")
-    return repeated(_family(env_id).make(env_id, num_envs, num_threads), action_repeat)
+    return _family(env_id).make(env_id, num_envs, num_threads)
 
 
 def repeated(env: VectorEnv, action_repeat: int) -> VectorEnv:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from aql.envs.base import TimeStep, VectorEnv
+from aql.errors import UserError
 
 
 class Wrapper:
@@ -48,6 +49,16 @@ class Repeated(Wrapper):
         super().__init__(env)
         self._times = times
         self._action = np.empty(0)
+
+    def reset(self, seed: int | None) -> TimeStep:
+        """Starts new episodes; refuses environments with masks, where a held action may become a forbidden one."""
+        now = super().reset(seed)
+        if now.mask.shape[-1]:
+            raise UserError(
+                f"action_repeat is {self._times} and the environment masks actions: what is allowed changes from step "
+                "to step, use action_repeat 1"
+            )
+        return now
 
     def send(self, action: np.ndarray) -> None:
         """Starts the first of the steps; `receive` takes the others."""

@@ -78,7 +78,7 @@ Acting = Callable[[Config, Agent], AbstractContextManager[Actors]]  # makes the 
 @contextmanager
 def in_process(config: Config, agent: Agent) -> Iterator[Actor]:
     """All actors in this process, as one vector of environments."""
-    env = envs.make(config.env, config.actors, action_repeat=config.action_repeat)
+    env = envs.make_for(config, config.actors)
     try:
         yield Actor(agent, env, config)
     finally:
@@ -99,7 +99,7 @@ def train(config: Config, run: Path, resume: bool = False, quiet: bool = False, 
     An interrupt or a termination signal saves a checkpoint before it ends the run.
     """
     with ExitStack() as stack:
-        eval_env = envs.make(config.env, config.eval_episodes, action_repeat=config.action_repeat)
+        eval_env = envs.make_for(config, config.eval_episodes)
         stack.callback(eval_env.close)
         agent = agents.make(config, EnvSpec.of(eval_env))
         stopped = threading.Event()

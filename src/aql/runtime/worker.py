@@ -68,7 +68,7 @@ class Worker:
         self._version = -1
         self._params: Params = None
         with self._watched():
-            env = envs.make(config.env, share.size, num_threads=1, action_repeat=config.action_repeat)
+            env = envs.make_for(config, share.size, num_threads=1)
             agent = agents.make(config, EnvSpec.of(env))
             own = dataclasses.replace(config, seed=seeding.integer(config.seed, "birth", birth))
             self._actor = Actor(agent, Finite(env), own, share.first)
