@@ -224,7 +224,8 @@ def plot(arguments: list[str]) -> int:
         output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("curves.png"),
         x: curves.Axis = "steps",
         paper: bool = True,
-    ) -> tuple[tuple[Path, ...], Path, curves.Axis, bool]:
+        pool: bool = False,
+    ) -> tuple[tuple[Path, ...], Path, curves.Axis, bool, bool]:
         """Draw learning curves: a panel per task, a line per agent with its band over seeds.
 
         Args:
@@ -232,11 +233,12 @@ def plot(arguments: list[str]) -> int:
           output: the picture; its ending is the format.
           x: what to draw against, actor steps or minutes of training.
           paper: also the returns that the paper reports for the same task.
+          pool: one line for an agent and preset, whatever their other settings.
         """
-        return runs, output, x, paper
+        return runs, output, x, paper, pool
 
-    runs, output, x, paper = _parse(options, "plot", arguments)
-    curves.plot(list(runs), output, x, paper)
+    runs, output, x, paper, pool = _parse(options, "plot", arguments)
+    curves.plot(list(runs), output, x, paper, pool)
     print(output)
     return 0
 

@@ -116,6 +116,7 @@ def test_labels_say_no_more_than_is_needed() -> None:
     assert curves.labels([fast, curve(task="toy/other", config="999999999999")]) == ["aql", "aql"]
     assert curves.labels([fast, paper]) == ["aql fast", "aql paper"]
     assert curves.labels([fast, other]) == ["aql abcdef", "aql 012345"]
+    assert curves.labels([fast, other, paper], pool=True) == ["aql fast", "aql fast", "aql paper"]
 
 
 class TestPaper:
@@ -149,6 +150,12 @@ class TestFigure:
         first, second = figure.axes
         assert first.lines[1].get_color() == second.lines[0].get_color() != first.lines[0].get_color()
         assert [text.get_text() for text in second.texts] == ["aql", "uniform"]
+
+    def test_a_row_is_labelled_with_its_own_lines(self) -> None:
+        agents = {"toy/a": "aql", "toy/b": "uniform", "toy/c": "exact", "toy/d": "qtopt", "toy/e": "impala"}
+        figure = curves.draw([curve(task, agent) for task, agent in agents.items()])
+        labels = [sorted(text.get_text() for text in axes.texts) for axes in figure.axes]
+        assert labels == [[], [], ["aql", "exact", "uniform"], [], ["impala", "qtopt"]]
 
     def test_the_paper_beside_the_run(self) -> None:
         own = [curve("control/walker-walk", seed=seed, x=(0, 6e5), y=(0, 900)) for seed in (0, 1)]

@@ -65,9 +65,9 @@ class Reference(NamedTuple):
     final: float | None  # after 2e8 steps
 
 
-def plot(paths: list[Path], output: Path, x: Axis = "steps", paper: bool = True) -> None:
+def plot(paths: list[Path], output: Path, x: Axis = "steps", paper: bool = True, pool: bool = False) -> None:
     """Draws the curves of runs, `results.csv` files and folders of sweeps into a picture."""
-    figure = draw(read(paths), x, paper)
+    figure = draw(read(paths), x, paper, pool)
     formats = figure.canvas.get_supported_filetypes()
     if output.suffix.lstrip(".") not in formats:
         raise UserError(f"{output} has no ending of a picture: name it .png, .svg or .pdf")
@@ -184,8 +184,11 @@ def reference(task: str, folder: Path = PAPER) -> Reference | None:
     return Reference(steps, returns, final[0] if final else None)
 
 
-def labels(curves: Sequence[Curve]) -> list[str]:
-    """The line that each curve belongs to: its agent, told apart by preset and settings only where that is needed."""
+def labels(curves: Sequence[Curve], pool: bool = False) -> list[str]:
+    """The line that each curve belongs to: its agent, told apart by preset and settings only where that is needed.
+
+    With `pool`, other settings than the preset tell nothing apart.
+    """
     named = [(curve.agent, curve.preset, curve.config_hash, curve.task) for curve in curves]
     found = []
     for agent, preset, config, _ in named:
@@ -193,7 +196,7 @@ def labels(curves: Sequence[Curve]) -> list[str]:
         tasks = {t for a, p, _, t in named if (a, p) == (agent, preset)}
         configs = [{c for a, p, c, t in named if (a, p, t) == (agent, preset, task)} for task in tasks]
         label = agent if len(presets) == 1 else f"{agent} {preset}"
-        found.append(label if max(map(len, configs)) == 1 else f"{label} {config[:6]}")
+        found.append(label if pool or max(map(len, configs)) == 1 else f"{label} {config[:6]}")
     return found
 
 
@@ -221,7 +224,7 @@ NOTE_LINE = 0.13  # height of a line of it in inches
 FAR = 2.5  # how many times the highest return a reference may be without flattening the curves
 
 
-def draw(curves: Sequence[Curve], axis: Axis = "steps", paper: bool = True) -> "Figure":
+def draw(curves: Sequence[Curve], axis: Axis = "steps", paper: bool = True, pool: bool = False) -> "Figure":
     """The figure; its axes are the panels, in the order of the tasks."""
     try:
         import matplotlib as mpl
@@ -230,7 +233,7 @@ def draw(curves: Sequence[Curve], axis: Axis = "steps", paper: bool = True) -> "
         from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ModuleNotFoundError as error:
         raise UserError("pictures need matplotlib: pip install 'aql[report]'") from error
-    labelled = list(zip(curves, labels(curves), strict=True))
+    labelled = list(zip(curves, labels(curves, pool), strict=True))
     tasks = list(dict.fromkeys(curve.task for curve in curves))
     names = list(dict.fromkeys(label for _, label in labelled))
     styles = {name: Style(*look) for name, look in zip(names, _looks(), strict=False)}
@@ -245,6 +248,7 @@ def draw(curves: Sequence[Curve], axis: Axis = "steps", paper: bool = True) -> "
         layout = ConstrainedLayoutEngine()
         figure = Figure(figsize=(inches, height * rows + 0.3 + note_inches), layout=layout)
         FigureCanvasAgg(figure)
+        unlabelled: dict[str, End] = {}  # lines of the row so far
         for index, task in enumerate(tasks):
             axes = figure.add_subplot(rows, columns, index + 1)
             lines = {
@@ -257,9 +261,10 @@ def draw(curves: Sequence[Curve], axis: Axis = "steps", paper: bool = True) -> "
             if len(curves) == 1:
                 ends[0] = ends[0]._replace(text=f"{names[0]}, greedy")
                 ends += _training(axes, curves[0], styles[names[0]], axis)
-            if (index + 1) % columns == 0:  # the last of a row: its lines are labelled, for the row
-                ends += [End(math.nan, name, styles[name].colour) for name in names if name not in lines]
-                _direct_labels(axes, ends, height)
+            unlabelled |= {name: End(math.nan, name, styles[name].colour) for name in lines}
+            if (index + 1) % columns == 0 or task == tasks[-1]:  # the last of a row has the labels of the row
+                _direct_labels(axes, ends + [end for name, end in unlabelled.items() if name not in lines], height)
+                unlabelled = {}
         inch = 1 / figure.get_figheight()
         bottom = (note_inches + 0.13) * inch
         x_label = "actor steps" if axis == "steps" else "minutes of training"
