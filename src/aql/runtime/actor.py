@@ -1,7 +1,7 @@
 """The actor's half of Algorithm 2: a vector of logical actors that act together and keep their own replay."""
 
 import functools
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -113,7 +113,17 @@ class Actor:
         self.restart()
 
 
-def jit_act(agent: Agent) -> Any:
+class Act(Protocol):
+    """`Agent.act`, compiled; the key is folded with the number of the decision."""
+
+    def __call__(
+        self, params: Params, actor_state: ActorState, key: jax.Array, decision: np.uint32, now: TimeStep, mode: Mode
+    ) -> tuple[Decision, ActorState]:
+        """Decides for all actors."""
+        ...
+
+
+def jit_act(agent: Agent) -> Act:
     """`agent.act` compiled, with a key that is folded with the number of the decision."""
 
     @functools.partial(jax.jit, static_argnames="mode")
