@@ -148,7 +148,7 @@ def _resumed_config(run: Path, arguments: list[str]) -> Config:
     return Config.from_json(config.to_json() | changes)
 
 
-# eval, watch, plot
+# eval, watch, plot, report
 
 
 def evaluate(arguments: list[str]) -> int:
@@ -239,6 +239,30 @@ def plot(arguments: list[str]) -> int:
 
     runs, output, x, paper, pool = _parse(options, "plot", arguments)
     curves.plot(list(runs), output, x, paper, pool)
+    print(output)
+    return 0
+
+
+def report(arguments: list[str]) -> int:
+    """put curves, tables and films of runs and sweeps on one page: aql report RUN|RESULTS.csv... -o report.html"""
+    from aql.report import page
+
+    def options(
+        runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
+        output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("report.html"),
+        pool: bool = False,
+    ) -> tuple[tuple[Path, ...], Path, bool]:
+        """Put curves, tables and films on one page that needs nothing else.
+
+        Args:
+          runs: folders of runs, results.csv files of sweeps, or folders of sweeps.
+          output: the page.
+          pool: one line for an agent and preset, whatever their other settings.
+        """
+        return runs, output, pool
+
+    runs, output, pool = _parse(options, "report", arguments)
+    page.write(runs, output, pool)
     print(output)
     return 0
 
@@ -364,6 +388,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "eval": evaluate,
     "watch": watch,
     "plot": plot,
+    "report": report,
     "sweep": sweep,
     "check": check,
     "envs": list_envs,

@@ -257,7 +257,7 @@ def draw(curves: Sequence[Curve], axis: Axis = "steps", paper: bool = True, pool
                 if any((curve.task, label) == (task, name) for curve, label in labelled)
             }
             ends = _panel(axes, lines, styles, references[task], axis)
-            axes.set_title(task.partition("/")[2] or task)
+            axes.set_title((task.partition("/")[2] or task).replace("?", "\n"))  # options go below the name
             if len(curves) == 1:
                 ends[0] = ends[0]._replace(text=f"{names[0]}, greedy")
                 ends += _training(axes, curves[0], styles[names[0]], axis)
