@@ -74,8 +74,8 @@ class Config:
     aligned_replay: bool = _field(False, "replay unrolls as they were sent instead of windows from anywhere")
 
     # Learning.
-    batch_size: int = _field(64, "unrolls in an update")
-    updates_per_call: int = _field(8, "updates in one compiled call")
+    batch_size: int = _field(128, "unrolls in an update")
+    updates_per_call: int = _field(4, "updates in one compiled call")
     learning_rate: float = _field(1e-3, "Adam's step size for critics and values")
     proposal_learning_rate: float = _field(1e-3, "Adam's step size for the proposal, or the policy")
     gamma: float = _field(0.99, "discount per step")
@@ -224,7 +224,6 @@ _ON_POLICY: dict[str, dict[str, Any]] = {
         "replay_capacity": 1_000,
         "aligned_replay": True,
         "batch_size": 4,
-        "updates_per_call": 4,
         "proposal_learning_rate": 5e-4,
         "lambda_": 0.95,
     },
