@@ -19,6 +19,7 @@ import numpy as np
 
 from aql.errors import UserError
 
+MOST_INTEGERS = 64  # values of an integer interval that are all choices; of longer ones some are, as of the real
 UNLIMITED = 1e9  # no bound: some libraries spell it with a finite number that is larger
 
 
@@ -35,11 +36,15 @@ class Discrete:
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """A sub-action in [low, high]: continuous, or `bins` equally spaced values that include both ends."""
+    """A sub-action in [low, high]: continuous, or `bins` equally spaced values that include both ends.
+
+    With `integers`, these are the whole numbers, however many bins others have.
+    """
 
     low: float
     high: float
     bins: int | None = None
+    integers: bool = False
 
     def __post_init__(self) -> None:
         if not (abs(self.low) < UNLIMITED and abs(self.high) < UNLIMITED):
@@ -47,8 +52,8 @@ class Interval:
                 f"the interval [{self.low}, {self.high}] is unbounded: uniform search needs finite bounds; give them "
                 "by the id, as in VizdoomDeathmatch-v1?bound=10, or by gymnasium.wrappers.TransformAction"
             )
-        if not self.low < self.high:
-            raise UserError(f"the interval [{self.low}, {self.high}] is empty: low must be below high")
+        if not self.low <= self.high:
+            raise UserError(f"the interval [{self.low}, {self.high}] is empty: low must not be above high")
         if self.bins is not None and self.bins < 2:
             raise UserError(f"bins is {self.bins}: an interval needs at least 2 values, or none for continuous")
 
@@ -118,7 +123,8 @@ class ActionSpace:
     def with_bins(self, bins: int | None) -> "ActionSpace":
         """The same space with every interval discretised into `bins` values, or continuous for None."""
         discretised = tuple(
-            dataclasses.replace(a, bins=bins) if isinstance(a, Interval) else a for a in self.subactions
+            dataclasses.replace(a, bins=bins) if isinstance(a, Interval) and not a.integers else a
+            for a in self.subactions
         )
         return dataclasses.replace(self, subactions=discretised)
 
@@ -195,9 +201,10 @@ class ActionSpace:
         `space.sample(mask)` of Gymnasium takes it, with None for what is not masked.
         """
         size = int(self.mask_sizes.sum())
-        if not isinstance(mask, dict | tuple | list) and np.size(mask) == size:
+        is_nested = isinstance(mask, dict | tuple | list) or isinstance(self.space, gymnasium.spaces.MultiBinary)
+        if not is_nested and np.size(mask) == size:
             flat = np.ravel(mask)
-        elif self.space is not None and isinstance(mask, dict | tuple | list):
+        elif self.space is not None and is_nested:
             flat = np.concatenate([np.ones(0), *_mask_leaves(self.space, mask)])
         else:
             raise _wrong_mask(f"shape {np.shape(mask)}", f"{size} entries")
@@ -285,7 +292,7 @@ class ActionSpace:
         """The inverse of `to_env`: [..., D] float32."""
         centre, radius = self._scaling
         scaled = np.asarray(action, np.float64) if self.space is None else _unpack(self.space, action)
-        return ((scaled - centre) / radius).astype(np.float32)
+        return ((scaled - centre) / np.where(radius > 0, radius, 1)).astype(np.float32)
 
     @classmethod
     def from_gymnasium(cls, space: gymnasium.Space, bins: int | None = None) -> "ActionSpace":
@@ -295,6 +302,8 @@ class ActionSpace:
     @classmethod
     def from_dm_env(cls, spec: Any, bins: int | None = None) -> "ActionSpace":
         """From a dm_env BoundedArray or DiscreteArray."""
+        if not hasattr(spec, "num_values") and not hasattr(spec, "minimum"):
+            raise UserError(f"the action spec {spec} is not supported: expected a BoundedArray or a DiscreteArray")
         if hasattr(spec, "num_values"):
             return cls.from_gymnasium(gymnasium.spaces.Discrete(spec.num_values), bins)
         low, high = np.broadcast_to(spec.minimum, spec.shape), np.broadcast_to(spec.maximum, spec.shape)
@@ -311,7 +320,11 @@ def _subactions(space: gymnasium.Space) -> Iterator[SubAction]:
     """The sub-actions of a Gymnasium space, in the order of `_pack`."""
     if isinstance(space, gymnasium.spaces.Box):
         for low, high in zip(space.low.ravel(), space.high.ravel(), strict=True):
-            yield Interval(float(low), float(high))
+            count = int(high) - int(low) + 1 if np.issubdtype(space.dtype, np.integer) else 0
+            if 1 < count <= MOST_INTEGERS:
+                yield Interval(float(low), float(high), bins=count, integers=True)
+            else:
+                yield Interval(float(low), float(high))
     elif isinstance(space, gymnasium.spaces.Discrete):
         yield Discrete(int(space.n))
     elif isinstance(space, gymnasium.spaces.MultiDiscrete):
@@ -385,11 +398,20 @@ def _mask_leaves(space: gymnasium.Space, mask: Any) -> Iterator[np.ndarray]:
         for child, part in zip(space.spaces, mask, strict=True):
             yield from _mask_leaves(child, part)
     else:
-        parts = [np.ravel(part) for part in mask] if isinstance(mask, tuple | list) else [np.ravel(mask)]
-        flat = np.concatenate(parts)
+        flat = _flat_mask(mask)
+        if isinstance(space, gymnasium.spaces.MultiBinary) and len(flat) == len(sizes):
+            # Gymnasium's way: 0 and 1 are the value that it must have, 2 is any.
+            flat = np.stack([flat != 1, flat != 0], axis=-1).ravel()
         if len(flat) != sum(sizes):
             raise _wrong_mask(f"{len(flat)} entries for {space}", f"{sum(sizes)}")
         yield flat
+
+
+def _flat_mask(mask: Any) -> np.ndarray:
+    """The numbers of an array, or of arrays in tuples and lists of any depth, in order."""
+    if not isinstance(mask, tuple | list):
+        return np.ravel(mask)
+    return np.concatenate([np.ones(0), *map(_flat_mask, mask)])
 
 
 def _wrong_mask(given: str, expected: str) -> UserError:

@@ -9,12 +9,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from aql import compile_cache, envs
-from aql.agents.base import ActorState, Mode
+from aql import compile_cache, envs, runs
+from aql.agents.base import ActorState, EnvSpec, Mode
 from aql.config import Config, preset
 from aql.envs.base import TimeStep, VectorEnv, no_masks
 from aql.envs.gym_vector import GymVector
-from aql.envs.observations import Observations
+from aql.envs.observations import Observations, row
 from aql.errors import UserError
 from aql.evaluation import Evaluator
 from aql.metrics import Progress
@@ -31,7 +31,8 @@ class AQL:
 
     Args:
       env: an id (`control/walker-walk`, `CartPole-v1`), a function that makes a Gymnasium environment, or one
-        environment. Each actor needs its own: an instance is copied, by its registered spec or by `copy.deepcopy`.
+        environment. Each actor needs its own: an instance is copied, by `copy.deepcopy` or, where that cannot be,
+        made again by its registered spec.
         Or a vector environment: its environments are the actors.
       agent: which agent, see `aql.AGENTS`.
       preset: what the settings start from, `fast` or `paper`.
@@ -55,10 +56,13 @@ class AQL:
         self._env = self._make_env(self.config.actors)
         plain = Observations(self._env.observation_shape, self._env.observation_dtype)
         self._observations: Observations = getattr(self._env, "observations", plain)
-        self._trainer = Trainer.in_process(self.config, self._env, self._make_env(self.config.eval_episodes))
+        self._eval_env = self._make_env(self.config.eval_episodes)
+        if EnvSpec.of(self._env) != EnvSpec.of(self._eval_env):
+            raise UserError("the environments for training and evaluation have different spaces: make equal ones")
+        self._trainer = Trainer.in_process(self.config, self._env, self._eval_env)
         self._act = jit_act(self._trainer.agent)
         self._key = seeding.key(seed, "predict")
-        self._predictions = 0
+        self._explorations = 0
         self._actor_states: dict[int, ActorState] = {}  # by the size of the batch
 
     @property
@@ -96,8 +100,9 @@ class AQL:
     ) -> Any:
         """The action for one observation, or a batch of actions for a batch, as the environment takes them.
 
-        Deterministic means greedy. Otherwise the agent explores as its first actor does. `action_masks` is what the
-        environment allows now, in any form that it may give it itself; for a batch, one for each.
+        Deterministic means greedy, and the same for the same observation. Otherwise the agent explores as its first
+        actor does. `action_masks` is what the environment allows now, in any form that it may give it itself; for a
+        batch, one for each, or stacked leaf by leaf.
 
         An agent with a memory remembers from call to call, for each size of batch apart. `first` says where an episode
         begins, so that it forgets; `reward` is that of the action before, for `see_last_action`.
@@ -108,6 +113,8 @@ class AQL:
             masks = no_masks(size)
         else:
             given = [action_masks] if one else action_masks
+            if isinstance(given, dict):
+                given = [row(given, i) for i in range(size)]
             masks = np.stack([self._env.action_space.mask_from_env(mask) for mask in given])
             if len(masks) != size:
                 raise UserError(f"there are {len(masks)} action masks for {size} observations: one for each is needed")
@@ -120,11 +127,11 @@ class AQL:
             self._trainer.learner.params,
             self._actor_states[size],
             self._key,
-            np.uint32(self._predictions),
+            np.uint32(0 if deterministic else self._explorations),
             now,
             mode=mode,
         )
-        self._predictions += 1
+        self._explorations += not deterministic
         action = np.asarray(decision.action)
         return agent.space.to_env(action[0] if one else action)
 
@@ -136,6 +143,11 @@ class AQL:
         trainer = self._trainer
         return Result(float(np.mean(returns)), float(np.std(returns)), episodes, self.actor_steps, trainer.seconds)
 
+    def close(self) -> None:
+        """Closes the environments; nothing can be learned after it, but `predict` still works."""
+        self._env.close()
+        self._eval_env.close()
+
     def save(self, path: str | Path) -> None:
         """Writes a folder with everything that `load` and more learning need."""
         folder = Path(path)
@@ -145,12 +157,19 @@ class AQL:
 
 
 def load(path: str | Path, env: Environment | None = None) -> AQL:
-    """What `AQL.save` wrote. The environment is needed unless it was given by its id."""
-    arrays, meta = checkpoint.load(Path(path))
-    config = Config.from_json(meta["config"])
+    """What `AQL.save` wrote, or the folder of a run. The environment is needed unless it was given by its id."""
+    folder = Path(path)
+    if (folder / runs.CONFIG).is_file():
+        config = runs.read_config(folder)
+        arrays, meta = checkpoint.load_latest(folder)
+    else:
+        arrays, meta = checkpoint.load(folder)
+        if "config" not in meta:
+            raise UserError(f"{folder} is a checkpoint of a run: load the run's own folder, {folder.parents[1]}")
+        config = Config.from_json(meta["config"])
     if env is None and config.env == UNNAMED:
         raise UserError(f"{path} was trained on an environment without an id: pass it, load(path, env)")
-    settings = {k: v for k, v in meta["config"].items() if k not in ("env", "agent", "preset", "seed")}
+    settings = {k: v for k, v in config.to_json().items() if k not in ("env", "agent", "preset", "seed", "workers")}
     model = AQL(
         config.env if env is None else env, agent=config.agent, preset=config.preset, seed=config.seed, **settings
     )
@@ -170,10 +189,7 @@ def _maker(env: Environment) -> tuple[Callable[[int], VectorEnv], str]:
     if isinstance(env, str):
         return lambda count: envs.make(env, count), env
     if isinstance(env, gymnasium.Env):
-        if env.spec is not None and env.spec.id in gymnasium.registry:
-            spec = env.spec
-            return lambda count: envs.from_envs([gymnasium.make(spec) for _ in range(count)]), UNNAMED
-        return lambda count: envs.from_envs([copy.deepcopy(env) for _ in range(count)]), UNNAMED
+        return lambda count: envs.from_envs([_copy(env) for _ in range(count)]), UNNAMED
     if isinstance(env, gymnasium.vector.VectorEnv):
         return _from_vector(env), UNNAMED
     if callable(env):
@@ -181,8 +197,26 @@ def _maker(env: Environment) -> tuple[Callable[[int], VectorEnv], str]:
     raise UserError(f"the environment is {env!r}: expected an id, a gymnasium.Env or a function that makes one")
 
 
+def _copy(env: gymnasium.Env) -> gymnasium.Env:
+    """Another one like it. A copy has all that was changed since it was made; what cannot be copied is made anew."""
+    try:
+        return copy.deepcopy(env)
+    except Exception as error:  # whatever an object raises that cannot be copied
+        try:
+            return gymnasium.make(env.spec)  # type: ignore[arg-type]  # None is refused as well
+        except Exception:
+            raise UserError(
+                f"{env} can neither be copied ({error}) nor made again: pass a function that makes it"
+            ) from error
+
+
 def _from_vector(env: gymnasium.vector.VectorEnv) -> Callable[[int], VectorEnv]:
     """The vector itself for the actors, which ask first; others like it, for evaluation, after that."""
+    if isinstance(env, gymnasium.vector.VectorWrapper):
+        raise UserError(
+            f"{env} wraps a vector, and evaluation would go without: wrap each environment instead, as in "
+            "SyncVectorEnv([lambda: Wrapper(make()) for _ in range(8)])"
+        )
     unused = [env]
 
     def make(count: int) -> VectorEnv:
@@ -190,11 +224,11 @@ def _from_vector(env: gymnasium.vector.VectorEnv) -> Callable[[int], VectorEnv]:
             return GymVector(unused.pop())
         if unused:
             raise UserError(f"actors is {count}: the vector environment has {env.num_envs}, and each is an actor")
+        if hasattr(env, "env_fns"):
+            return envs.from_envs([env.env_fns[i % env.num_envs]() for i in range(count)])
         if env.spec is not None:
             options = {k: v for k, v in env.spec.kwargs.items() if k not in ("num_envs", "vectorization_mode")}
             return envs.from_envs([gymnasium.make(env.spec.id, **options) for _ in range(count)])
-        if hasattr(env, "env_fns"):
-            return envs.from_envs([env.env_fns[i % env.num_envs]() for i in range(count)])
         raise UserError(f"{env} cannot be copied for evaluation: make it with gymnasium.make_vec or SyncVectorEnv")
 
     return make

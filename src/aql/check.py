@@ -1,7 +1,6 @@
 """Is an environment fit for training, and what becomes of its spaces? What `aql check` tells."""
 
 import dataclasses
-import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
@@ -89,6 +88,7 @@ class Step(NamedTuple):
     reward: Any
     terminated: Any
     truncated: Any
+    first: bool = False  # the observation of a reset
 
 
 def check(env_id: str, config: Config, steps: int = 1000) -> Report:
@@ -102,7 +102,13 @@ def check(env_id: str, config: Config, steps: int = 1000) -> Report:
         ours.close()
         _compare(report, lambda: list(_play_vector(env_id, steps, config.seed)))
         return report
-    env = build()
+    try:
+        env = build()
+    except UserError:
+        raise
+    except Exception as error:  # the environment is the user's: whatever it raises is what has to be told
+        report.error(f"the environment cannot be made, {type(error).__name__}: {error}")
+        return report
     report.facts["observation"] = str(env.observation_space)
     report.facts["action"] = str(env.action_space)
     env.close()
@@ -166,13 +172,16 @@ def _compare(report: Report, play: Callable[[], list[Step]]) -> None:
     except Exception as error:  # the environment is the user's: whatever it raises is what has to be told
         report.error(f"the environment raised {type(error).__name__}: {error}")
         return
-    for t, (one, other) in enumerate(zip(steps, again, strict=False)):
+    played = 0
+    for one, other in zip(steps, again, strict=False):
         if not _same(one, other):
+            where = f"in the observation of the reset after {played} steps" if one.first else f"at step {played}"
             report.warning(
-                f"two runs with the same seed and the same actions differ at step {t}: take all randomness from "
+                f"two runs with the same seed and the same actions differ {where}: take all randomness from "
                 "self.np_random, which reset(seed=...) sets"
             )
             break
+        played += not one.first
     _measure(report, steps)
 
 
@@ -184,6 +193,7 @@ def _same(one: Step, other: Step) -> bool:
 
 def _measure(report: Report, steps: list[Step]) -> None:
     """Ranges, and what ends of episodes say."""
+    steps = [step for step in steps if not step.first]
     rewards = np.array([float(step.reward) for step in steps])
     observed = np.stack([np.asarray(step.observation, np.float64) for step in steps])
     report.facts["rewards"] = f"{rewards.min():.4g} to {rewards.max():.4g}, mean {rewards.mean():.4g}"
@@ -237,28 +247,24 @@ def _play_gym(
 ) -> Iterator[Step]:
     """Random steps of a Gymnasium environment, every part of what comes back looked at."""
     env = build()
+    spaces = (env.observation_space, env.action_space)
     masks = gym.Masks(env, space)
     rng = np.random.default_rng(seed)
     new: int | None = seed
     over = True
     for _ in range(steps):
         if over:
-            came: Any = env.reset(seed=new)
+            observation, info = gym.unpack_reset(env.reset(seed=new))
             new = None
-            if not (isinstance(came, tuple) and len(came) == 2 and isinstance(came[1], dict)):
-                raise UserError(f"reset gave {type(came).__name__}: it must give (observation, info), info a dict")
+            if spaces != (env.observation_space, env.action_space):
+                raise UserError("the environment changed its spaces at a reset: they must stay as they were at first")
             played = 0
-            _look(report, env.observation_space, becomes, came[0], played)
-            mask = masks.read(came[1], played, over=False)
+            begins = _look(report, env.observation_space, becomes, observation, played)
+            mask = masks.read(info, played, over=False)
+            yield Step(begins, 0.0, False, False, first=True)
         action = space.to_env(_random_action(rng, space, mask))
-        came = env.step(action)
         played += 1
-        if not (isinstance(came, tuple) and len(came) == 5):
-            given = f"{len(came)} values" if isinstance(came, tuple) else type(came).__name__
-            raise UserError(f"step gave {given}: it must give (observation, reward, terminated, truncated, info)")
-        observation, reward, terminated, truncated, info = came
-        if (not np.isscalar(reward) and np.ndim(reward) > 0) or not math.isfinite(float(reward)):
-            raise UserError(f"the reward is {reward!r} at step {played} of an episode: it must be one finite number")
+        observation, reward, terminated, truncated, info = gym.unpack_step(env.step(action), played)
         for name, flag in (("terminated", terminated), ("truncated", truncated)):
             if not isinstance(flag, bool | np.bool_):
                 report.error(f"{name} is {flag!r}, of {type(flag).__name__}: it must be True or False")
@@ -274,21 +280,16 @@ def _play_gym(
 def _look(
     report: Report, space: gymnasium.Space, becomes: observations.Observations, observation: Any, step: int
 ) -> np.ndarray:
-    """The observation as the network gets it; tells where it does not keep to its space."""
-    array = becomes.one(observation)
-    if isinstance(space, gymnasium.spaces.Box):
-        given = np.asarray(observation)
-        if given.dtype != space.dtype:
-            report.warning(f"observations are {given.dtype}, and their space says {space.dtype}: return what it says")
-        if (given < space.low).any() or (given > space.high).any():
-            place = np.unravel_index(np.argmax((given < space.low) | (given > space.high)), given.shape)
-            low, high, entry = space.low[place], space.high[place], place[0] if len(place) == 1 else place
-            report.warning(
-                f"an observation has {given[place]:.4g} in entry {entry} at step {step}, "
-                f"outside of its space's [{low:.4g}, {high:.4g}]: widen the space or clip the observation"
-            )
+    """The observation as the network gets it."""
+    try:
+        array = becomes.one(observation)
+    except UserError as error:
+        raise UserError(f"{error} (at step {step} of an episode)") from error
+    if isinstance(space, gymnasium.spaces.Box) and np.asarray(observation).dtype != space.dtype:
+        given = np.asarray(observation).dtype
+        report.warning(f"observations are {given}, and their space says {space.dtype}: return what it says")
     elif not space.contains(observation):
-        report.warning(f"the observation at step {step} is not in its space {space}")
+        report.warning(f"the observation at step {step} is not in its space {space}, if only by its types")
     return array
 
 

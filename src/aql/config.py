@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import numbers
 import typing
 from typing import Any, Literal
 
@@ -100,6 +101,10 @@ class Config:
     def __post_init__(self) -> None:
         self._require("preset", self.preset in PRESETS, " or ".join(PRESETS))
         for name, hint in typing.get_type_hints(Config).items():
+            if hint in KINDS:
+                kind, words = KINDS[hint]
+                given = getattr(self, name)
+                self._require(name, isinstance(given, kind) and (hint is bool or not isinstance(given, bool)), words)
             if typing.get_origin(hint) is Literal:
                 choices = typing.get_args(hint)
                 self._require(name, getattr(self, name) in choices, " or ".join(choices))
@@ -152,6 +157,15 @@ class Config:
                 raise unknown("setting", name, known, "`aql train --help` lists them all")
         plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**plain)
+
+
+# What a value must be, by the type of its field.
+KINDS: dict[Any, tuple[type, str]] = {
+    int: (numbers.Integral, "a whole number"),
+    float: (numbers.Real, "a number"),
+    bool: (bool, "True or False"),
+    str: (str, "a text"),
+}
 
 
 def preset(name: str, **overrides: Any) -> Config:

@@ -7,8 +7,11 @@ import numpy as np
 
 from aql.agents.base import Agent, Decision, Params, Thought
 from aql.envs.base import TimeStep, VectorEnv
+from aql.errors import UserError
 from aql.runtime import seeding
 from aql.runtime.actor import jit_act
+
+LONGEST_EPISODE = 200_000  # decisions: one that is longer will hardly ever end
 
 
 class StoppedError(Exception):
@@ -49,9 +52,15 @@ class Evaluator:
         returns = np.zeros(self._env.num_envs)
         success = np.full(self._env.num_envs, np.nan)
         playing = np.ones(self._env.num_envs, bool)
+        began = self._decisions
         while playing.any():
             if self._is_interrupted():
                 raise StoppedError
+            if self._decisions - began >= LONGEST_EPISODE:
+                raise UserError(
+                    f"an episode of an evaluation has not ended after {LONGEST_EPISODE:,} decisions: give the "
+                    "environment a time limit, gymnasium.wrappers.TimeLimit"
+                )
             before, number = actor_state, np.uint32(self._decisions)
             decision, actor_state = self._decide(params, before, self._key, number, now, mode="greedy")
             if watch is not None:

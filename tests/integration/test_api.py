@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aql
-from aql import envs
+from aql import cli, envs
 from aql.evaluation import Evaluator
 
 SMALL: dict[str, Any] = {
@@ -106,14 +106,63 @@ def test_the_callback_sees_metrics_and_can_stop() -> None:
     assert lines[0]["seconds"] > 0
 
 
+class Held(gymnasium.Wrapper):
+    """A wrapper that keeps no record of its arguments, and so has no spec."""
+
+
+class Uncopied(Reach):
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("cannot pickle the motor")
+
+
 def test_an_instance_is_copied_for_every_actor() -> None:
-    registered = gymnasium.make("CartPole-v1")
-    own = Reach()
-    for env in (registered, own):
-        model = aql.AQL(env, **SMALL).learn(400, progress=False)
-        assert model.actor_steps == 400
+    changed: Any = gymnasium.make("CartPole-v1")
+    changed.unwrapped.gravity = 1.25
+    model = aql.AQL(changed, **SMALL).learn(400, progress=False)
+    assert model.actor_steps == 400
+    assert {env._env.unwrapped.gravity for env in model._env._envs} == {1.25}  # type: ignore[attr-defined]
+    assert len({id(env._env) for env in model._env._envs}) == SMALL["actors"]  # type: ignore[attr-defined]
+    model.close()
+    assert aql.AQL(Held(Reach()), **SMALL).config.actors == SMALL["actors"]
+
+
+class Wider(Reach):
+    action_space = gymnasium.spaces.Dict(Reach.action_space.spaces | {"more": gymnasium.spaces.Discrete(2)})
+
+
+def test_what_is_no_environment_is_refused() -> None:
     with pytest.raises(aql.UserError, match="expected an id"):
         aql.AQL(3)  # type: ignore[arg-type]
+    with pytest.raises(aql.UserError, match=r"None, of NoneType: expected a gymnasium\.Env"):
+        aql.AQL(lambda: None)  # type: ignore[arg-type, return-value]
+    with pytest.raises(aql.UserError, match=r"neither be copied \(cannot pickle the motor\)"):
+        aql.AQL(Uncopied())
+    with pytest.raises(aql.UserError, match="actors is 4: expected a whole number"):
+        aql.AQL(Reach, **(SMALL | {"actors": "4"}))
+    made = iter([Reach] * SMALL["actors"] + [Wider] * SMALL["eval_episodes"])
+    with pytest.raises(aql.UserError, match="training and evaluation have different spaces"):
+        aql.AQL(lambda: next(made)(), **SMALL)
+
+
+def test_a_run_of_the_command_is_loaded(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    options = [f"--{name}={value}" for name, value in SMALL.items() if not isinstance(value, tuple)]
+    arguments = ["train", "toy/bandit-discrete", "--steps", "400", "--out", str(run), "--quiet", *options]
+    assert cli.main(arguments) == 0
+    model = aql.load(run)
+    assert model.actor_steps == 400
+    action = model.predict(np.zeros(model._env.observation_shape, np.float32))
+    assert action.shape == (model._env.action_space.dimensions,)
+    with pytest.raises(aql.UserError, match=f"load the run's own folder, {run}"):
+        aql.load(next((run / "checkpoints").iterdir()))
+
+
+def test_greedy_actions_are_a_function_of_the_observation(trained: aql.AQL) -> None:
+    state = np.array([0.3, -0.2, 0.1], np.float32)
+    actions = [trained.predict(state) for _ in range(20)]
+    assert len({(int(action["button"]), *action["point"].tolist()) for action in actions}) == 1
+    explored = [trained.predict(state, deterministic=False)["point"].tolist() for _ in range(200)]
+    assert len({tuple(point) for point in explored}) > 1
 
 
 class Nested(Reach):
@@ -143,6 +192,8 @@ def test_nested_observations_and_masks_in_predict() -> None:
     assert model.predict(one, action_masks=masks)["button"] == 3
     batch = {"where": np.zeros((4, 3), np.float32), "kind": np.array([0, 1, 0, 1])}
     np.testing.assert_array_equal(model.predict(batch, action_masks=np.tile(masks, (4, 1)))["button"], [3] * 4)
+    stacked = {"button": np.tile(masks, (4, 1)), "point": np.zeros((4, 0))}
+    np.testing.assert_array_equal(model.predict(batch, action_masks=stacked)["button"], [3] * 4)
     with pytest.raises(aql.UserError, match="1 action masks for 4 observations"):
         model.predict(batch, action_masks=[masks])
     with pytest.raises(aql.UserError, match="is not in"):
@@ -162,6 +213,9 @@ def test_the_environments_of_a_vector_are_the_actors() -> None:
         assert model.evaluate(2).episodes == 2
     with pytest.raises(aql.UserError, match="actors is 5: the vector environment has 2"):
         aql.AQL(vectors[1], **(settings | {"actors": 5}))
+    wrapped = gymnasium.wrappers.vector.RescaleAction(gymnasium.make_vec("Pendulum-v1", num_envs=2), -1, 1)
+    with pytest.raises(aql.UserError, match="evaluation would go without: wrap each environment"):
+        aql.AQL(wrapped, **settings)
     mode = {"autoreset_mode": gymnasium.vector.AutoresetMode.SAME_STEP}
     with pytest.raises(aql.UserError, match=r"AutoresetMode\.NEXT_STEP"):
         aql.AQL(gymnasium.vector.SyncVectorEnv([Reach], **mode), **settings)  # type: ignore[arg-type]

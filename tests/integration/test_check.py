@@ -97,6 +97,34 @@ class Chance(Sound):
         return np.random.default_rng().uniform(-1, 1, 2).astype(np.float32)
 
 
+class ChanceInSteps(Chance):
+    def observe(self) -> Any:
+        return super().observe() if self.t else np.zeros(2, np.float32)
+
+
+class NewSpaces(Sound):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        if hasattr(self, "t"):
+            self.action_space = spaces.Discrete(2)
+        return super().reset(seed=seed)
+
+
+class NoInfo(Sound):
+    def step(self, action: Any) -> Any:
+        return *super().step(action)[:4], None
+
+
+class RewardNone(Sound):
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, None, *rest
+
+
+class NeedsMore(Sound):
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
 class Raises(Sound):
     def step(self, action: Any) -> Any:
         raise RuntimeError("the motor is off")
@@ -170,7 +198,12 @@ def test_masks_are_obeyed_and_told(capsys: Any) -> None:
     [
         ("Nan", "infinite or not a number"),
         ("WrongShape", "shape (3,): expected (2,)"),
-        ("OldApi", "step gave 4 values: it must give (observation, reward, terminated, truncated, info)"),
+        ("Outside", "in entry 1, outside of its space's [-1, 1]: widen the space"),
+        ("OldApi", "step gave (ndarray, float, bool, bool): it must give (observation, reward, terminated, truncated"),
+        ("NoInfo", "step gave (ndarray, float, bool, bool, NoneType)"),
+        ("RewardNone", "the reward is None at step 1 of an episode"),
+        ("NewSpaces", "changed its spaces at a reset"),
+        ("NeedsMore", "the environment cannot be made, TypeError"),
         ("OldReset", "reset gave ndarray: it must give (observation, info)"),
         ("NumberAsFlag", "of int: it must be True or False"),
         ("RewardNan", "the reward is inf at step 1 of an episode"),
@@ -190,11 +223,11 @@ def test_what_training_would_fail_at_is_an_error(capsys: Any, name: str, words: 
     ("name", "words"),
     [
         ("WrongType", "observations are float64, and their space says float32"),
-        ("Outside", "in entry 1 at"),
         ("Endless", "no episode ended in 300 random steps"),
         ("LimitAsTermination", "every episode was terminated after exactly 20 steps"),
         ("LargeReward", "divide them so that they are about 1"),
-        ("Chance", "differ at step 0: take all randomness from self.np_random"),
+        ("Chance", "differ in the observation of the reset after 0 steps: take all randomness from self.np_random"),
+        ("ChanceInSteps", "differ at step 0: take all randomness from self.np_random"),
     ],
 )
 def test_what_training_would_suffer_from_is_a_warning(capsys: Any, name: str, words: str) -> None:

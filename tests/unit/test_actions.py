@@ -197,6 +197,25 @@ def test_bins() -> None:
     assert ActionSpace.from_gymnasium(spaces.Box(-1, 1, (2,)), bins=4).size == 16
 
 
+def test_integers_are_all_choices_where_they_are_few() -> None:
+    few = ActionSpace.from_gymnasium(spaces.Box(np.array([0, -3]), np.array([1, 6]), dtype=np.int64), bins=5)
+    assert few.num_choices.tolist() == [2, 10]
+    assert [few.to_env(action).tolist() for action in few.enumerate()[[0, 1, 10, 19]]] == [
+        [0, -3],
+        [0, -2],
+        [1, -3],
+        [1, 6],
+    ]
+    many = ActionSpace.from_gymnasium(spaces.Box(0, 1000, (1,), np.int64), bins=5)
+    assert [int(many.to_env(action)[0]) for action in many.enumerate()] == [0, 250, 500, 750, 1000]
+
+
+def test_an_interval_of_one_value_has_it() -> None:
+    space = ActionSpace.from_gymnasium(spaces.Box(np.array([2, 0], np.float32), np.array([2, 1], np.float32)), bins=3)
+    np.testing.assert_array_equal(space.to_env(space.enumerate()[[0, 8]]), [[2, 0], [2, 1]])
+    np.testing.assert_array_equal(space.from_env(np.array([2, 0.5], np.float32)), [0, 0])
+
+
 def test_spaces_compare_by_their_subactions() -> None:
     assert ActionSpace.from_gymnasium(spaces.Box(-1, 1, (2,))) == ActionSpace((Interval(-1, 1), Interval(-1, 1)))
 
@@ -219,7 +238,8 @@ def test_dm_env_specs() -> None:
         (lambda: ActionSpace.from_gymnasium(spaces.Text(3)), "not supported"),
         (lambda: ActionSpace.from_gymnasium(spaces.Tuple([])), "nothing to choose"),
         (lambda: ActionSpace(()), "nothing to choose"),
-        (lambda: Interval(1, 1), "empty"),
+        (lambda: Interval(1, 0), "empty"),
+        (lambda: ActionSpace.from_dm_env(("a", "list")), "expected a BoundedArray"),
         (lambda: Interval(0, 1, bins=1), "at least 2"),
         (lambda: Discrete(0), "at least 1"),
     ],

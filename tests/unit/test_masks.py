@@ -15,7 +15,7 @@ from aql.config import Config
 from aql.envs.gym_vector import GymVector
 from aql.errors import UserError
 from aql.networks import apply
-from aql.networks.proposals import Proposal
+from aql.networks.proposals import NEGLIGIBLE, Proposal
 from aql.runtime.local import Trainer
 
 HYBRID = ActionSpace((Discrete(3), Interval(-1, 1, bins=5), Discrete(2)))
@@ -39,6 +39,12 @@ def test_allowed_in_numbers() -> None:
         (spaces.MultiDiscrete([2, 3]), [True, True, False, False, True], [1, 1, 0, 0, 1]),
         (spaces.MultiDiscrete([2, 3]), (np.array([0, 1]), np.array([1, 1, 0])), [0, 1, 1, 1, 0]),
         (spaces.MultiBinary(2), np.array([[1, 0], [1, 1]]), [1, 0, 1, 1]),
+        (spaces.MultiBinary(3), np.array([0, 1, 2], np.int8), [1, 0, 0, 1, 1, 1]),  # as Gymnasium samples with it
+        (
+            spaces.MultiDiscrete(np.array([[2, 3], [2, 1]])),
+            ((np.array([0, 1]), np.array([1, 1, 0])), (np.array([1, 0]), np.array([1]))),
+            [0, 1, 1, 1, 0, 1, 0, 1],
+        ),
         (NESTED, np.array([1, 0, 1, 1, 1, 0, 0]), [1, 0, 1, 1, 1, 0, 0]),
         (NESTED, {"a": np.array([0, 1]), "b": ((np.array([1, 0]), np.array([1, 1, 0])), None)}, [0, 1, 1, 0, 1, 1, 0]),
         (NESTED, {"a": None, "b": (None, None)}, [1] * 7),
@@ -57,6 +63,7 @@ def test_masks_as_the_ecosystem_gives_them(space: Any, mask: Any, expected: Any)
         (spaces.Discrete(3), np.zeros(3), "allows no choice of sub-action 0"),
         (spaces.MultiDiscrete([2, 2]), np.array([1, 1, 0, 0]), "allows no choice of sub-action 1"),
         (spaces.Discrete(2), np.array([0, 2]), "entry 2: expected 0 and 1"),
+        (spaces.Discrete(2), [], "0 entries for Discrete"),
         (NESTED, {"a": None}, r"a dict with the keys \['a', 'b'\]"),
         (NESTED, {"a": None, "b": (None,)}, "a tuple of 2"),
         (NESTED, {"a": np.ones(3), "b": None}, "3 entries for Discrete"),
@@ -95,6 +102,20 @@ def test_a_masked_proposal_is_a_distribution_over_what_is_allowed(autoregressive
     assert np.all(np.exp(log_prob[~permitted]) == 0)
     samples = apply(proposal, params, embedding, jax.random.key(1), 2000, allowed, method="sample")[0]
     assert bool(jnp.all((samples[:, 0] > 0) & (samples[:, 2] == 1)))
+
+
+@pytest.mark.parametrize("autoregressive", [True, False])
+def test_rounding_does_not_lead_to_a_masked_choice_among_many(autoregressive: bool) -> None:
+    space = ActionSpace((Discrete(1000),))
+    proposal = Proposal(space, (4,), autoregressive=autoregressive)
+    permitted = np.random.default_rng(0).random(1000) < 0.3
+    parameters = np.random.default_rng(1).normal(size=(1000, 1, 1)).astype(np.float32)
+    parameters[~permitted] = NEGLIGIBLE
+    edges = np.cumsum(np.exp(parameters[:, 0, 0], dtype=np.float64))
+    near = np.concatenate([np.round(edges / edges[-1] * 2**23) + k for k in range(-8, 9)])  # noise as it is drawn
+    noise = np.clip(near, 0, 2**23 - 1).astype(np.float32) / 2**23
+    drawn = proposal._invert(jnp.asarray(parameters), jnp.asarray(noise)[None], 0)
+    assert permitted[np.asarray(drawn, int)].all()
 
 
 class Gate(gymnasium.Env):
@@ -269,9 +290,31 @@ def test_a_mask_that_comes_and_goes_is_refused() -> None:
         env.receive()
 
 
-def test_masks_of_a_vector_environment() -> None:
+def test_all_environments_of_a_vector_mask_or_none() -> None:
+    space = SPACES["discrete"]
+    with pytest.raises(UserError, match=r"masks of \[6, 0\] entries: all of them must mask"):
+        envs.from_envs([Gate(space, "info"), Gate(space, "nothing")]).reset(0)
+    some = gymnasium.vector.SyncVectorEnv([lambda: Gate(space, "info"), lambda: Gate(space, "nothing")])
+    with pytest.raises(UserError, match="no action mask in environment 1, 0 steps after the reset"):
+        GymVector(some).reset(0)
+    broken = GymVector(gymnasium.vector.SyncVectorEnv([lambda: Gate(space, "info", broken_at=1) for _ in range(2)]))
+    now = broken.reset(0)
+    broken.send(np.argmax(now.mask, axis=1)[:, None].astype(np.float32))
+    with pytest.raises(UserError, match=r"no choice of sub-action 0: .*\(in environment 0, 1 steps after the reset\)"):
+        broken.receive()
+    gate = Gate(space, "info")
+    going = GymVector(gymnasium.vector.SyncVectorEnv([lambda: gate]))
+    now = going.reset(0)
+    gate._through = "nothing"
+    going.send(np.argmax(now.mask, axis=1)[:, None].astype(np.float32))
+    with pytest.raises(UserError, match="no action mask in environment 0, 1 steps after the reset"):
+        going.receive()
+
+
+@pytest.mark.parametrize("through", ["info", "method"])
+def test_masks_of_a_vector_environment(through: str) -> None:
     space = SPACES["structured"]
-    env = GymVector(gymnasium.vector.SyncVectorEnv([lambda: Gate(space, "info") for _ in range(3)]))
+    env = GymVector(gymnasium.vector.SyncVectorEnv([lambda: Gate(space, through) for _ in range(3)]))
     now = env.reset(0)
     rng = np.random.default_rng(0)
     ended = 0

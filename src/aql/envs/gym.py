@@ -41,7 +41,7 @@ class GymEnv:
     def reset(self, seed: int | None) -> Outcome:
         """Starts an episode."""
         self._steps = 0
-        observation, info = self._env.reset(seed=seed)
+        observation, info = unpack_reset(self._env.reset(seed=seed))
         if self._spaces != (self._env.observation_space, self._env.action_space):
             raise UserError(f"{self._env} changed its spaces at a reset: they must stay as they were at the start")
         return Outcome(self._observe(observation), mask=self._masks.read(info, 0, over=False))
@@ -49,15 +49,12 @@ class GymEnv:
     def step(self, action: np.ndarray) -> Outcome:
         """Termination has discount 0; a time limit, which Gymnasium calls truncation, has discount 1."""
         self._steps += 1
-        observation, reward, terminated, truncated, info = self._env.step(self.action_space.to_env(action))
-        if not math.isfinite(reward):
-            raise UserError(f"the reward is {reward} at step {self._steps} of an episode: it must be a finite number")
+        came = self._env.step(self.action_space.to_env(action))
+        observation, reward, terminated, truncated, info = unpack_step(came, self._steps)
         last = bool(terminated or truncated)
         mask = self._masks.read(info, self._steps, over=bool(terminated))
         success = info.get("success", info.get("is_success", math.nan)) if last else math.nan
-        return Outcome(
-            self._observe(observation), float(reward), float(not terminated), last, mask, success=float(success)
-        )
+        return Outcome(self._observe(observation), reward, float(not terminated), last, mask, success=float(success))
 
     def render(self, height: int, width: int) -> np.ndarray:
         """RGB in the environment's own size."""
@@ -89,6 +86,30 @@ class GymEnv:
             return self.observations.one(observation)
         except UserError as error:
             raise UserError(f"{error} (at step {self._steps} of an episode)") from error
+
+
+def unpack_reset(came: Any) -> tuple[Any, dict[str, Any]]:
+    """(observation, info), as it has to come from `reset`."""
+    if not (isinstance(came, tuple) and len(came) == 2 and isinstance(came[1], dict)):
+        raise UserError(f"reset gave {_kinds(came)}: it must give (observation, info), info a dict")
+    return came
+
+
+def unpack_step(came: Any, step: int) -> tuple[Any, float, Any, Any, dict[str, Any]]:
+    """(observation, reward, terminated, truncated, info), as it has to come from a step of an episode."""
+    if not (isinstance(came, tuple) and len(came) == 5 and isinstance(came[4], dict)):
+        raise UserError(
+            f"step gave {_kinds(came)}: it must give (observation, reward, terminated, truncated, info), info a dict"
+        )
+    observation, reward, terminated, truncated, info = came
+    if np.ndim(reward) > 0 or np.asarray(reward).dtype.kind not in "biuf" or not math.isfinite(reward):
+        raise UserError(f"the reward is {reward!r} at step {step} of an episode: it must be one finite number")
+    return observation, float(reward), terminated, truncated, info
+
+
+def _kinds(came: Any) -> str:
+    """What was given, in short: a tuple by the types of its parts."""
+    return f"({', '.join(type(part).__name__ for part in came)})" if isinstance(came, tuple) else type(came).__name__
 
 
 class Masks:
@@ -124,6 +145,9 @@ def from_envs(envs: Sequence[gymnasium.Env]) -> SerialVector:
     """A vector of Gymnasium environments that exist already. They must share their spaces."""
     if not envs:
         raise UserError("no environments were given: at least 1 is needed")
+    for env in envs:
+        if not isinstance(env, gymnasium.Env):
+            raise UserError(f"an environment is {env!r}, of {type(env).__name__}: expected a gymnasium.Env")
     singles = [GymEnv(env) for env in envs]
     if len({id(env) for env in envs}) < len(envs):
         raise UserError("the same environment instance was given twice: each needs its own")

@@ -1,5 +1,6 @@
 """Gymnasium's vector environments, which step together already."""
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -27,10 +28,15 @@ class GymVector:
         self.observation_shape, self.observation_dtype = self.observations.shape, self.observations.dtype
         self._action: np.ndarray | None = None
         self._last = np.zeros(self.num_envs, bool)
+        self._steps = 0  # since the last reset of all
+        self._masked: bool | None = None  # known from the first reset
+        singles = [single for single in getattr(env, "envs", []) if single.has_wrapper_attr("action_masks")]
+        self._ask: list[Callable[[], Any]] = [single.get_wrapper_attr("action_masks") for single in singles]
 
     def reset(self, seed: int | None) -> TimeStep:
         """Starts new episodes in all environments, as a function of the seed alone if there is one."""
         self._action = None
+        self._steps = 0
         self._last = np.zeros(self.num_envs, bool)
         # Natively vectorised environments take one seed, not one for each.
         observation, info = self._env.reset(seed=None if seed is None else spread_seed(seed, 1)[0])
@@ -46,6 +52,7 @@ class GymVector:
         """Steps every environment; one whose episode is over starts the next."""
         assert self._action is not None, "receive without send"
         first = self._last
+        self._steps += 1
         # Leading axes stay in every leaf: just what Gymnasium calls a batch of actions.
         observation, reward, terminated, truncated, info = self._env.step(self.action_space.to_env(self._action))
         self._action = None
@@ -67,18 +74,38 @@ class GymVector:
 
     def _masks(self, info: dict[str, Any], over: np.ndarray) -> np.ndarray:
         """[B, M] what each environment allows next; anything where an episode is over."""
-        if "action_mask" not in info:
+        if "action_mask" in info:
+            # Gymnasium stacks the masks of its environments, and nested ones leaf by leaf.
+            stacked = _without_presence(info["action_mask"])
+            rows = [observations.row(stacked, i) for i in range(self.num_envs)]
+            given = info.get("_action_mask", np.ones(self.num_envs, bool))
+        elif len(self._ask) == self.num_envs:
+            rows, given = [ask() for ask in self._ask], np.ones(self.num_envs, bool)
+        else:
+            rows, given = [], np.zeros(self.num_envs, bool)
+        if self._masked is None:
+            self._masked = bool(given.any())
+        if not self._masked and not given.any():
             return no_masks(self.num_envs)
-        # Gymnasium stacks the masks of its environments, and nested ones leaf by leaf.
         everything = np.ones(int(np.sum(self.action_space.mask_sizes)), bool)
-        rows = [_row(info["action_mask"], i) for i in range(self.num_envs)]
-        return np.stack(
-            [everything if done else self.action_space.mask_from_env(row) for row, done in zip(rows, over, strict=True)]
-        )
+        return np.stack([everything if over[i] else self._mask(rows, given, i) for i in range(self.num_envs)])
+
+    def _mask(self, rows: list[Any], given: np.ndarray, i: int) -> np.ndarray:
+        """[M] what environment i allows next."""
+        where = f"in environment {i}, {self._steps} steps after the reset"
+        if not self._masked or not given[i]:
+            raise UserError(
+                f"there is {'an' if given[i] else 'no'} action mask {where}: environments that mask must all do so, "
+                "at every reset and every step"
+            )
+        try:
+            return self.action_space.mask_from_env(rows[i])
+        except UserError as error:
+            raise UserError(f"{error} ({where})") from error
 
 
-def _row(masks: Any, i: int) -> Any:
-    """The i-th of masks that were stacked, also inside of dicts and tuples."""
-    if isinstance(masks, dict):
-        return {name: _row(part, i) for name, part in masks.items() if not name.startswith("_")}
-    return tuple(_row(part, i) for part in masks) if isinstance(masks, tuple) else masks[i]
+def _without_presence(masks: Any) -> Any:
+    """Nested masks without the entries in which Gymnasium tells which environments gave them."""
+    if not isinstance(masks, dict):
+        return masks
+    return {name: _without_presence(part) for name, part in masks.items() if not name.startswith("_")}

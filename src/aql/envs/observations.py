@@ -1,5 +1,6 @@
 """From the observations of an environment to the arrays that networks get."""
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
@@ -7,6 +8,9 @@ import numpy as np
 from gymnasium import spaces
 
 from aql.errors import UserError
+
+MOST_CHANNELS = 16  # of a picture whose first axis they are: stacked frames, mostly
+ROUNDING = 1e-5  # how far a float may be outside of its bounds, relative to them
 
 
 class Observations:
@@ -18,20 +22,54 @@ class Observations:
 
     def one(self, observation: Any) -> np.ndarray:
         """One observation as an array of `shape`."""
-        return self._checked(np.asarray(observation, self.dtype)[None])[0]
+        return self._checked(_numbers(observation)[None])[0]
 
     def batch(self, observation: Any) -> tuple[np.ndarray, bool]:
         """[B, *shape] of a batch or of a single observation, and whether it was a single one."""
-        array = np.asarray(observation, self.dtype)
+        array = _numbers(observation)
         single = array.ndim == len(self.shape)
         return self._checked(array[None] if single else array), single
 
     def _checked(self, batch: np.ndarray) -> np.ndarray:
         if batch.shape[1:] != self.shape:
             raise UserError(f"an observation has shape {batch.shape[1:]}: expected {self.shape}")
-        if not np.isfinite(batch).all():
+        if batch.dtype.kind == "f" and not np.isfinite(batch).all():
             raise UserError("an observation has an entry that is infinite or not a number: mend the environment")
-        return batch
+        return batch.astype(self.dtype, copy=False)
+
+
+class BoxObservations(Observations):
+    """Entries keep to their bounds. Images stay bytes, with their channels last; all else becomes float32."""
+
+    def __init__(self, space: spaces.Box) -> None:
+        shape = space.shape
+        self._given = shape
+        self._channels_first = is_image(space) and shape[0] <= MOST_CHANNELS and shape[0] < min(shape[1:])
+        if self._channels_first:
+            shape = (*shape[1:], shape[0])
+        super().__init__(shape, np.dtype(np.uint8 if is_image(space) else np.float32))
+        self._bounds = low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+        self._low, self._high = low - ROUNDING * (1 + abs(low)), high + ROUNDING * (1 + abs(high))
+        # Bytes that may be anything need no look at every one of them.
+        self._any_byte = bool(space.dtype == np.uint8 and (low == 0).all() and (high == 255).all())
+        self._bounded = bool(np.isfinite(low).any() or np.isfinite(high).any())
+
+    def _checked(self, batch: np.ndarray) -> np.ndarray:
+        if batch.shape[1:] != self._given:
+            raise UserError(f"an observation has shape {batch.shape[1:]}: expected {self._given}")
+        if self.dtype == np.uint8 and batch.dtype.kind == "f":
+            raise UserError(f"an image has the type {batch.dtype}: expected uint8, whole numbers from 0 to 255")
+        if self._bounded and not (self._any_byte and batch.dtype == np.uint8):
+            outside = (batch < self._low) | (batch > self._high)
+            if outside.any():
+                place = tuple(int(i) for i in np.argwhere(outside)[0])
+                entry = place[1] if len(place) == 2 else place[1:]
+                low, high = (bound[place[1:]] for bound in self._bounds)
+                raise UserError(
+                    f"an observation has {batch[place]:g} in entry {entry}, outside of its space's [{low:.4g}, "
+                    f"{high:.4g}]: widen the space (infinite bounds are fine) or clip the observation"
+                )
+        return super()._checked(np.moveaxis(batch, 1, -1) if self._channels_first else batch)
 
 
 class FlatObservations(Observations):
@@ -39,48 +77,110 @@ class FlatObservations(Observations):
 
     def __init__(self, space: gymnasium.Space) -> None:
         self._space = space
+        self._read = _reader(space)
         flat = spaces.utils.flatten_space(space)
         assert isinstance(flat, spaces.Box)
         super().__init__(flat.shape, np.dtype(np.float32))
 
     def one(self, observation: Any) -> np.ndarray:
         """One observation as a vector."""
-        try:
-            flat = spaces.utils.flatten(self._space, observation)
-        except (KeyError, IndexError, TypeError, ValueError, AssertionError, AttributeError) as error:
-            raise UserError(f"the observation {observation!r} is not in {self._space}") from error
-        return super().one(flat)
+        return super().one(spaces.utils.flatten(self._space, self._read(observation)))
 
     def batch(self, observation: Any) -> tuple[np.ndarray, bool]:
         """[B, n] of a batch, stacked leaf by leaf as in Gymnasium, or of a single observation."""
-        if self._space.contains(observation):
-            return self.one(observation)[None], True
-        leaf = observation
-        while isinstance(leaf, dict | tuple) and leaf:
-            leaf = next(iter(leaf.values())) if isinstance(leaf, dict) else leaf[0]
+        space, leaf = self._space, observation
         try:
-            batched = gymnasium.vector.utils.batch_space(self._space, len(leaf))
-            rows = list(gymnasium.vector.utils.iterate(batched, observation))
+            while isinstance(space, spaces.Dict | spaces.Tuple):
+                key: Any = next(iter(space.spaces)) if isinstance(space, spaces.Dict) else 0
+                space, leaf = space[key], leaf[key]
+            single = np.ndim(leaf) == len(space.shape or ())
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise UserError(f"the observation {observation!r} is not in {self._space}, nor a batch of it") from error
-        return np.stack([self.one(row) for row in rows]), False
+            raise _outside(self._space, observation) from error
+        if single:
+            return self.one(observation)[None], True
+        return np.stack([self.one(row(observation, i)) for i in range(len(leaf))]), False
+
+
+def row(stacked: Any, i: int) -> Any:
+    """The i-th of what was stacked leaf by leaf, inside of dicts and tuples."""
+    if isinstance(stacked, dict):
+        return {name: row(part, i) for name, part in stacked.items()}
+    return tuple(row(part, i) for part in stacked) if isinstance(stacked, tuple) else stacked[i]
+
+
+def _numbers(observation: Any) -> np.ndarray:
+    try:
+        array = np.asarray(observation)
+    except ValueError as error:
+        raise UserError(f"an observation is ragged ({error}): expected an array") from error
+    if array.dtype.kind not in "biuf":
+        raise UserError(f"an observation is {observation!r}, of {array.dtype}: expected an array of numbers")
+    return array
+
+
+def _reader(space: gymnasium.Space) -> Callable[[Any], Any]:
+    """What gives an observation of the space with every leaf in its own type, and refuses one outside of it."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        names: list[Any] = list(space.spaces if isinstance(space, spaces.Dict) else range(len(space.spaces)))
+        readers = {name: _reader(space[name]) for name in names}
+        kind: Any = dict if isinstance(space, spaces.Dict) else tuple | list
+
+        def read_parts(observation: Any) -> Any:
+            if not isinstance(observation, kind) or len(observation) != len(names):
+                raise _outside(space, observation)
+            read = {}
+            for name, reader in readers.items():
+                try:
+                    read[name] = reader(observation[name])
+                except KeyError as error:
+                    raise _outside(space, observation) from error
+                except UserError as error:
+                    raise UserError(f"in part {name!r}, {error}") from error
+            return read if isinstance(space, spaces.Dict) else tuple(read.values())
+
+        return read_parts
+    if isinstance(space, spaces.Box):
+        return BoxObservations(space).one
+
+    def read_choices(observation: Any) -> Any:
+        value = _numbers(observation)
+        if value.dtype.kind == "f" or not space.contains(value.astype(space.dtype)):
+            raise _outside(space, observation)
+        return value.astype(space.dtype)
+
+    return read_choices
+
+
+def _outside(space: gymnasium.Space, observation: Any) -> UserError:
+    return UserError(f"the observation {observation!r} is not in {space}, nor a batch of it")
 
 
 def is_image(space: gymnasium.Space) -> bool:
-    """Whether the space is of pictures, [height, width, channels] uint8."""
+    """Whether the space is of pictures, [height, width, channels] or [channels, height, width] uint8."""
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
+
+
+def _images(space: gymnasium.Space, path: str = "") -> Iterator[str]:
+    """Where pictures are inside of a space."""
+    if is_image(space):
+        yield path
+    elif isinstance(space, spaces.Dict | spaces.Tuple):
+        names: list[Any] = list(space.spaces if isinstance(space, spaces.Dict) else range(len(space.spaces)))
+        for name in names:
+            yield from _images(space[name], f"{path}[{name!r}]" if path or not isinstance(name, str) else name)
 
 
 def from_gymnasium(space: gymnasium.Space) -> Observations:
     """How observations of the space are read: an image as it is, another Box as float32, all else as a vector."""
     finite = spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
     if isinstance(space, spaces.Box):
-        return Observations(space.shape, np.dtype(np.uint8 if is_image(space) else np.float32))
-    images = [name for name, part in space.spaces.items() if is_image(part)] if isinstance(space, spaces.Dict) else []
+        return BoxObservations(space)
+    images = list(_images(space))
     if images:
+        by_id = f"name the part to see by the id, as in ID?observe={images[0]}, or " if images[0][-1] != "]" else ""
         raise UserError(
-            f"the observation is a Dict with images ({', '.join(images)}): name the part to see by the id, "
-            f"as in ID?observe={images[0]}, or use gymnasium.wrappers.TransformObservation"
+            f"the observation is a {type(space).__name__} with images ({', '.join(images)}): {by_id}"
+            "use gymnasium.wrappers.TransformObservation to see one of them alone"
         )
     if isinstance(space, finite | spaces.Dict | spaces.Tuple) and space.is_np_flattenable:
         return FlatObservations(space)

@@ -9,6 +9,7 @@ import numpy as np
 from aql.actions import ActionSpace
 from aql.envs.base import TimeStep
 from aql.envs.observations import Observations
+from aql.errors import UserError
 
 EVERYTHING = np.ones(0, bool)  # the mask of an environment without masks
 
@@ -112,6 +113,11 @@ class SerialVector:
     def _stack(self, outcomes: list[Outcome], first: np.ndarray) -> TimeStep:
         observation, reward, discount, last, mask, success = zip(*outcomes, strict=True)
         self._last, self.success = np.array(last), np.array(success)
+        if len({len(some) for some in mask}) > 1:
+            raise UserError(
+                f"the environments of a vector give action masks of {[len(some) for some in mask]} entries: all of "
+                "them must mask, in the same way, or none"
+            )
         return TimeStep(
             np.stack(observation).astype(self.observation_dtype, copy=False),
             np.array(reward, np.float32),

@@ -146,8 +146,12 @@ class Proposal(nn.Module):
     def _invert(self, parameters: jax.Array, noise: jax.Array, d: jax.Array | int) -> jax.Array:
         """Sub-action d by inverse transform: parameters [K, ...] and uniform noise [...] -> values [...]."""
         if len(parameters) > MOST_UNROLLED:
-            edges = jnp.cumsum(jnp.exp(parameters - jnp.max(parameters, axis=0)), axis=0)
-            index = jnp.sum(edges[:-1] <= noise * edges[-1], axis=0).astype(jnp.float32)
+            weights = jnp.exp(parameters - jnp.max(parameters, axis=0))
+            edges = jnp.cumsum(weights, axis=0)
+            # Long sums are not exact: rounding must not lead to what weighs nothing, as forbidden choices do.
+            met = (edges > noise * edges[-1]) & (weights > 0)
+            first = jnp.where(jnp.any(met, axis=0), jnp.argmax(met, axis=0), jnp.argmax(weights, axis=0))
+            index = first.astype(jnp.float32)
         else:
             # One running sum per choice instead of a reduction over an axis of five: XLA makes one pass of it.
             highest = functools.reduce(jnp.maximum, parameters)

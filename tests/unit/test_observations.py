@@ -1,0 +1,93 @@
+"""Observations: what is taken, what it becomes, and what is refused."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from aql.envs.observations import from_gymnasium
+from aql.errors import UserError
+
+NESTED = spaces.Dict(goal=spaces.Box(-1, 1, (2,)), place=spaces.Tuple([spaces.Discrete(3), spaces.Box(0, 9, (1,))]))
+UNEQUAL = spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=spaces.Box(-1, 1, (3,)))
+IMAGE = spaces.Box(0, 255, (2, 2, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "words"),
+    [
+        (spaces.Discrete(5), -1, "-1 is not in Discrete"),
+        (spaces.Discrete(5, start=2), 1, "1 is not in Discrete"),
+        (spaces.Discrete(5), 2.5, "2.5 is not in Discrete"),
+        (spaces.MultiDiscrete([2, 3]), np.array([3, 0]), "is not in MultiDiscrete"),
+        (spaces.MultiBinary(2), np.array([0, 2]), "is not in MultiBinary"),
+        (spaces.Box(0, 1, (2,)), [0.5, -7], r"-7 in entry 1, outside of its space's \[0, 1\]"),
+        (spaces.Box(0, 1, (2, 2)), [[0, 0], [0, 5]], r"5 in entry \(1, 1\), outside"),
+        (spaces.Box(0, 1, (2,)), [0.5, np.nan], "infinite or not a number"),
+        (spaces.Box(0, 1, (2,)), [0.5], r"shape \(1,\): expected \(2,\)"),
+        (spaces.Box(0, 1, (2,)), {"x": 1}, "of object: expected an array of numbers"),
+        (spaces.Box(0, 1, (2,)), "here", "expected an array of numbers"),
+        (spaces.Box(0, 1, (2,)), [[1, 2], [3]], "ragged"),
+        (IMAGE, np.full((2, 2, 3), 0.5), "float64: expected uint8"),
+        (IMAGE, np.full((2, 2, 3), 300), "300 in entry"),
+        (UNEQUAL, {"a": np.zeros(3), "b": np.zeros(2)}, r"in part 'a', an observation has shape \(3,\)"),
+        (UNEQUAL, {"a": np.zeros(2)}, "is not in Dict"),
+        (UNEQUAL, {"a": np.zeros(2), "c": np.zeros(3)}, "is not in Dict"),
+        (NESTED, {"goal": np.zeros(2), "place": (3, [0])}, "in part 'place', in part 0, the observation 3 is not in"),
+        (NESTED, {"goal": np.zeros(2), "place": (2,)}, "is not in Tuple"),
+    ],
+)
+def test_what_is_outside_of_its_space_is_refused(space: Any, observation: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        from_gymnasium(space).one(observation)
+
+
+def test_rounding_is_forgiven() -> None:
+    read = from_gymnasium(spaces.Box(0, 1, (2,)))
+    np.testing.assert_array_equal(read.one([0.0, 1.000001]), np.array([0, 1.000001], np.float32))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, int])
+def test_one_and_many_are_told_apart_by_their_axes(dtype: Any) -> None:
+    read = from_gymnasium(NESTED)
+    one = {"goal": np.array([1, -1], dtype), "place": (2, np.array([7], dtype))}
+    expected = np.array([1, -1, 0, 0, 1, 7], np.float32)
+    array, single = read.batch(one)
+    assert single
+    np.testing.assert_array_equal(array, [expected])
+    many = {"goal": np.array([[1, -1], [0, 0]], dtype), "place": (np.array([2, 0]), np.array([[7], [9]], dtype))}
+    array, single = read.batch(many)
+    assert not single
+    np.testing.assert_array_equal(array, [expected, [0, 0, 1, 0, 0, 9]])
+    lone = from_gymnasium(spaces.Dict(x=spaces.Box(-1, 1, (1,))))
+    assert lone.batch({"x": np.array([0.5])})[1]  # no batch of one, whatever its type
+    assert not lone.batch({"x": np.array([[0.5]])})[1]
+
+
+@pytest.mark.parametrize("observation", [{"goal": np.zeros((2, 2))}, {}, None, 3])
+def test_no_batch_of_something_else(observation: Any) -> None:
+    with pytest.raises(UserError, match="nor a batch of it"):
+        from_gymnasium(NESTED).batch(observation)
+
+
+def test_channels_go_last() -> None:
+    read = from_gymnasium(spaces.Box(0, 255, (4, 5, 6), np.uint8))
+    assert read.shape == (5, 6, 4)
+    picture = np.arange(120, dtype=np.uint8).reshape(4, 5, 6)
+    np.testing.assert_array_equal(read.one(picture)[1, 2], picture[:, 1, 2])
+    assert read.batch(np.stack([picture, picture]))[0].shape == (2, 5, 6, 4)
+    assert from_gymnasium(spaces.Box(0, 255, (5, 6, 3), np.uint8)).shape == (5, 6, 3)
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (spaces.Dict(eye=IMAGE), r"with images \(eye\): name the part to see by the id, as in ID\?observe=eye"),
+        (spaces.Tuple([spaces.Discrete(2), IMAGE]), r"Tuple with images \(\[1\]\): use gymnasium.wrappers"),
+        (spaces.Dict(head=spaces.Dict(eye=IMAGE)), r"with images \(head\['eye'\]\): use gymnasium.wrappers"),
+    ],
+)
+def test_images_inside_are_not_flattened(space: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        from_gymnasium(space)
