@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-GRACE = 60.0  # seconds that a process has for its last checkpoint when the sweep was killed
+from aql.sweep.results import GRACE
 
 
 def _child(parent: int, core: int, arguments: list[str]) -> int:

@@ -14,10 +14,10 @@ from rich.console import Console
 from aql import metrics
 from aql.config import Config
 from aql.errors import UserError
-from aql.sweep.child import GRACE
 from aql.sweep.suites import Cell, Suite, config_hash
 
 RESULTS = "results.csv"
+GRACE = 60.0  # seconds that a process has for its last checkpoint when the sweep was killed
 NAMES = ("suite", "task", "agent", "preset", "seed")  # columns of results.csv, with the next two lines
 MEASURED = ("actor_steps", "seconds", "return", "return_std", "success")
 COLUMNS = (*NAMES, *MEASURED, "commit", "config_hash")
