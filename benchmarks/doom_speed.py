@@ -44,11 +44,17 @@ def rate(step: Callable[[], int], seconds: float) -> Rate:
 def core_seconds() -> float:
     """What this process and its games have used of the cores."""
     used = sum(os.times()[:2])
-    children = {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
-    for pid in children:
+    for pid in descendants("self"):
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         used += (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
     return used
+
+
+def descendants(pid: str) -> list[str]:
+    """A game is the child of the script that launched it."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    children = [child for task in tasks for child in (task / "children").read_text().split()]
+    return children + [grandchild for child in children for grandchild in descendants(child)]
 
 
 def engine_alone(env: ExploreEnv, seconds: float) -> Rate:
@@ -102,7 +108,7 @@ def new_maze(env: ExploreEnv, seconds: float) -> tuple[float, float]:
         return 1
 
     def new_process() -> int:
-        env.engine.stop()
+        env.engine.process.stop()
         return in_place()
 
     return 1 / rate(in_place, seconds).per_second, 1 / rate(new_process, seconds).per_second

@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 
 from aql.envs.doom import actions, engine, maps
+from aql.envs.doom.process import EngineDiedError
 from aql.errors import unknown
 
 
@@ -75,7 +76,7 @@ class ExploreEnv(gymnasium.Env[np.ndarray, Any]):
     @property
     def restarts(self) -> int:
         """How many game processes died and were replaced."""
-        return self.engine.restarts
+        return self.engine.process.restarts
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Makes a new maze and enters it."""
@@ -95,7 +96,7 @@ class ExploreEnv(gymnasium.Env[np.ndarray, Any]):
         self._steps += 1
         try:
             self._frame, found = self.engine.act(actions.buttons(action))
-        except engine.EngineDiedError as error:
+        except EngineDiedError as error:
             return self._frame, 0.0, False, True, {"engine_died": str(error)}
         reward = self._level.reward * (found - self._found)
         self._found = found
