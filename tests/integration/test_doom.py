@@ -29,6 +29,9 @@ from aql.envs.doom import actions, engine, maps, process, scenarios, watchdog
 from aql.envs.doom.levels import LEVELS, ExploreEnv
 from aql.envs.doom.maps import CELL, Maze, Place, Theme, Thing
 from aql.envs.doom.process import GameProcess
+from aql.envs.gym import GymEnv
+from aql.envs.threaded import ThreadedVector
+from aql.envs.wrappers import Finite, Repeated
 from aql.errors import UserError
 from aql.runtime.local import Trainer
 
@@ -264,8 +267,10 @@ def test_curated_actions_are_full_ones(small: ExploreEnv) -> None:
 
 
 def test_a_killed_engine_is_replaced_and_ends_one_episode_as_a_time_limit_does() -> None:
-    vectors = [doom.make("doom/explore_goal_locations_tiny?resolution=42", 2) for _ in range(2)]
-    unharmed, harmed = vectors
+    levels = [ExploreEnv("explore_goal_locations_tiny", resolution=42) for _ in range(2)]
+    harmed = ThreadedVector([GymEnv(level) for level in levels])
+    unharmed = doom.make("doom/explore_goal_locations_tiny?resolution=42", 2)
+    vectors = [unharmed, harmed]
     action = np.stack([FORWARD, np.array(actions.CURATED[10])]).astype(np.float32)
 
     def step(vector: Any) -> Any:
@@ -277,7 +282,7 @@ def test_a_killed_engine_is_replaced_and_ends_one_episode_as_a_time_limit_does()
         assert first.observation.shape == (2, 42, 42, 3)
         assert first.first.all()
         step(vector)
-    _kill(harmed.levels[0].engine.process)
+    _kill(levels[0].engine.process)
     hit, fine = step(harmed), step(unharmed)
     assert hit.last.tolist() == [True, False]
     assert hit.discount.tolist() == [1, 1]
@@ -291,7 +296,7 @@ def test_a_killed_engine_is_replaced_and_ends_one_episode_as_a_time_limit_does()
         assert not after.last.any()
         assert np.array_equal(after.observation[1], fine.observation[1])
     assert after.observation[0].std() > 0
-    pids = [level.engine.process.pid for level in harmed.levels]
+    pids = [level.engine.process.pid for level in levels]
     for vector in vectors:
         vector.close()
         vector.close()
@@ -328,17 +333,37 @@ def test_an_engine_that_hangs_is_killed_and_replaced(monkeypatch: pytest.MonkeyP
 def test_training_goes_on_when_an_engine_is_killed() -> None:
     small = {"critic_layers": (8,), "proposal_layers": (8,), "num_critics": 1, "batch_size": 8, "updates_per_call": 1}
     config = preset("fast", actors=2, random_steps=20, log_every=10, eval_every=10_000, **small)
-    env = doom.make("doom/explore_goal_locations_tiny?resolution=8&action_set=curated", 2)
+    build = doom.builder("doom/explore_goal_locations_tiny?resolution=8&action_set=curated")
+    levels = [build(), build()]
+    env = ThreadedVector([GymEnv(level) for level in levels])
     trainer = Trainer.in_process(config, env, env)
     lines: list[dict[str, Any]] = []
     for step in range(40):
         if step == 20:
-            _kill(env.levels[1].engine.process)
+            _kill(levels[1].engine.process)
         trainer.step(lambda steps, **metrics: lines.append({"steps": steps, **metrics}))
     env.close()
     assert {line["env_restarts"] for line in lines if line["steps"] <= 40} == {0}
     assert lines[-1]["env_restarts"] == 1
     assert lines[-1]["updates"] > lines[len(lines) // 2]["updates"]
+
+
+def test_restarts_are_counted_whatever_the_id_is() -> None:
+    level = gymnasium.make("aql/ExploreGoalLocationsTiny-v0", resolution=8)
+    explore: Any = level.unwrapped
+    scenario: Any = scenarios.builder("VizdoomBasic-v1?observe=screen")()
+    for env, game in ((level, explore.engine.process), (scenario, scenario.process)):
+        vector = Finite(Repeated(envs.from_envs([env]), times=2))
+        vector.reset(0)
+        assert vector.restarts == 0
+        _kill(game)
+        vector.send(np.zeros((1, vector.action_space.dimensions), np.float32))
+        assert vector.receive().discount.tolist() == [1]
+        assert vector.restarts == 1
+        vector.close()
+    cart: Any = envs.make("CartPole-v1", 1)
+    assert cart.restarts is None
+    cart.close()
 
 
 def test_an_engine_that_dies_between_episodes_is_replaced_too(small: ExploreEnv) -> None:
@@ -452,13 +477,24 @@ def test_ids_options_and_errors(capsys: pytest.CaptureFixture[str], monkeypatch:
         ("doom/explore_goal_location_small", "did you mean doom/explore_goal_locations_small"),
         ("doom/explore_goal_locations_tiny?action_set=eleven", "expected full or curated"),
         ("doom/explore_goal_locations_tiny?resolution=500", "expected 8 to 120 pixels"),
-        ("doom/explore_goal_locations_tiny?resolution=large", "whole number"),
+        ("doom/explore_goal_locations_tiny?resolution=-5", "resolution is -5: expected 8 to 120 pixels"),
+        ("doom/explore_goal_locations_tiny?resolution=20000", "resolution is 20000: expected 8 to 120 pixels"),
+        ("doom/explore_goal_locations_tiny?resolution=large", "resolution is 'large': expected 8 to 120 pixels"),
+        ("doom/explore_goal_locations_tiny?resolution=True", "resolution is True: expected 8 to 120 pixels"),
+        ("doom/explore_goal_locations_tiny?action_set=3", "action_set is 3: expected full or curated"),
+        ("doom/explore_goal_locations_tiny?action_set=None", "expected full or curated"),
+        ("VizdoomBasic-v1?observe=screen&frame_skip=0", "frame_skip is 0: expected a whole number of tics, 1 or more"),
+        ("VizdoomBasic-v1?observe=screen&frame_skip=some", "frame_skip is 'some': expected a whole number of tics"),
         ("doom/explore_goal_locations_tiny?colour=red", "unknown option 'colour'"),
         ("doom/explore_goal_locations_tiny?resolution", "name=value"),
         ("control/cartpole-swingup?resolution=42", "no option 'resolution'"),
     ):
         with pytest.raises(UserError, match=words):
             envs.make(env_id, 1)
+    with pytest.raises(UserError, match="action_set is None: expected full or curated"):
+        ExploreEnv("explore_goal_locations_tiny", action_set=None)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="render_mode is 'nonsense': expected rgb_array or None"):
+        ExploreEnv("explore_goal_locations_tiny", render_mode="nonsense")
     assert main(["train", "control/cartpole-swingup", "--action_set", "curated"]) == 2
     assert "control/cartpole-swingup has no option 'action_set'" in capsys.readouterr().err
     assert main(["train", "doom/explore_goal_locations_tiny?resolution=42", "--action_set", "eleven"]) == 2

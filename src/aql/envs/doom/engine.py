@@ -78,8 +78,8 @@ class Engine:
     """
 
     def __init__(self, resolution: int) -> None:
-        if not 8 <= resolution <= SCREEN_HEIGHT:
-            raise UserError(f"resolution is {resolution}: expected 8 to {SCREEN_HEIGHT} pixels")
+        if not isinstance(resolution, int | np.integer) or not 8 <= resolution <= SCREEN_HEIGHT:
+            raise UserError(f"resolution is {resolution!r}: expected 8 to {SCREEN_HEIGHT} pixels")
         self._vizdoom = load_vizdoom()
         self._resolution = resolution
         self._block = SCREEN_HEIGHT // resolution

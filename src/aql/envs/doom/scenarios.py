@@ -1,15 +1,17 @@
 """ViZDoom's own scenarios by their Gymnasium ids: `VizdoomDeathmatch-v1?observe=screen&bound=10&frame_skip=4`."""
 
+import copy
 import functools
 import importlib
 from typing import Any
 
 import gymnasium
 
-from aql.envs import gym
+from aql.envs import gym, ids
 from aql.envs.doom.process import EngineDiedError, GameProcess, load_vizdoom
 from aql.envs.serial import RenderedEnv
 from aql.envs.threaded import ThreadedVector
+from aql.errors import UserError
 
 PREFIXES = ("Vizdoom", "vizdoom.gymnasium_wrapper:Vizdoom")
 
@@ -51,7 +53,7 @@ class Scenario(gymnasium.Wrapper):
         try:
             self._observation, reward, terminated, truncated, info = self.process.step(lambda: self.env.step(action))
         except EngineDiedError as error:
-            return self._observation, 0.0, False, True, {"engine_died": str(error)}
+            return copy.deepcopy(self._observation), 0.0, False, True, {"engine_died": str(error)}
         return self._observation, reward, terminated and not truncated, truncated, info
 
     def close(self) -> None:
@@ -75,6 +77,9 @@ def make_rendered(env_id: str) -> RenderedEnv:
 def builder(env_id: str) -> gym.Build:
     """What to call for one scenario."""
     load_vizdoom()
+    tics = ids.split(env_id)[1].get("frame_skip", 1)
+    if type(tics) is not int or tics < 1:
+        raise UserError(f"frame_skip is {tics!r}: expected a whole number of tics, 1 or more")
     importlib.import_module("vizdoom.gymnasium_wrapper")  # which registers the ids
     build = gym.builder(env_id)
     return functools.partial(Scenario, build)
