@@ -1,6 +1,7 @@
 """How fast the doom levels run: one run, on the cores that the process may use.
 
     python benchmarks/doom_speed.py [--seconds 5] [--envs 1,2,4,8] [--level explore_goal_locations_small]
+        [--output benchmarks/results/doom_speed.csv]
 
 Actor steps (4 tics, one picture of 84x84) a second with random actions, episodes' starts included:
 
@@ -19,10 +20,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from measuring import write_csv
 
 from aql.envs import doom
 from aql.envs.doom import actions, engine
 from aql.envs.doom.levels import ExploreEnv
+from aql.runs import commit
 
 
 class Rate(NamedTuple):
@@ -119,6 +122,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--envs", default="1,2,4,8")
     parser.add_argument("--level", default="explore_goal_locations_small")
+    parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     env = ExploreEnv(options.level)
@@ -134,6 +138,18 @@ def main() -> None:
         ratio = measured.per_core_second / alone.per_core_second
         print(f"{name:16}{measured.per_second:10,.0f}{measured.per_core_second:23,.0f}{ratio:17.2f}")
     print(f"new maze: {1e3 * in_place:.1f} ms in place, {1e3 * process:.0f} ms with a new process")
+    if options.output:
+        figures = [("steps", name, measured.per_second, "1/s") for name, measured in rates.items()]
+        figures += [("steps", name, measured.per_core_second, "1/core-s") for name, measured in rates.items()]
+        figures += [("new maze", "in place", 1e3 * in_place, "ms"), ("new maze", "new process", 1e3 * process, "ms")]
+        write_csv(
+            options.output,
+            [
+                {"quantity": quantity, "setting": setting, "value": round(value, 1), "unit": unit}
+                | {"cores": cores, "commit": commit()}
+                for quantity, setting, value, unit in figures
+            ],
+        )
 
 
 if __name__ == "__main__":
