@@ -19,6 +19,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+import vizdoom
 
 from aql import envs
 from aql.actions import Discrete, Interval
@@ -348,6 +349,28 @@ def test_training_goes_on_when_an_engine_is_killed() -> None:
     assert lines[-1]["updates"] > lines[len(lines) // 2]["updates"]
 
 
+PAPER = {"image_torso": "resnet", "memory_size": 8, "see_last_action": True, "fresh_search": False}
+
+
+@pytest.mark.parametrize(
+    ("agent", "resolution", "more"),
+    [("aql", 8, {}), ("exact", 8, {}), ("uniform", 8, {}), ("impala", 8, {}), ("aql", 16, PAPER)],
+)
+def test_agents_learn_from_pictures_with_3528_actions(agent: str, resolution: int, more: dict[str, Any]) -> None:
+    tiny = {"critic_layers": (4,), "proposal_layers": (4,), "num_critics": 1, "embedding_size": 8, "batch_size": 2}
+    short = {"actors": 1, "random_steps": 0, "unroll_length": 2, "replayed_per_new": 1, "updates_per_call": 1}
+    env_id = f"doom/explore_goal_locations_tiny?resolution={resolution}"
+    settings = tiny | short | {"log_every": 1, "eval_every": 10_000} | more
+    env = envs.make(env_id, 1)
+    trainer = Trainer.in_process(preset("fast", env=env_id, agent=agent, **settings), env, env)
+    lines: list[dict[str, Any]] = []
+    for _ in range(8):
+        trainer.step(lambda steps, **metrics: lines.append(metrics))
+    env.close()
+    assert lines[-1]["updates"] >= 3
+    assert all(np.isfinite(value) for value in lines[-1].values() if value is not None)
+
+
 def test_restarts_are_counted_whatever_the_id_is() -> None:
     level = gymnasium.make("aql/ExploreGoalLocationsTiny-v0", resolution=8)
     explore: Any = level.unwrapped
@@ -529,15 +552,18 @@ def test_a_folder_where_nothing_can_be_run(small: ExploreEnv, monkeypatch: pytes
 
 
 def test_a_killed_game_of_a_scenario_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    env = scenarios.builder("VizdoomBasic-v1?observe=screen&screen_resolution=RES_160X120&frame_skip=4")()
+    build = scenarios.builder("VizdoomBasic-v1?observe=screen&screen_resolution=RES_160X120&frame_skip=4")
+    env = build(render_mode="rgb_array")
     assert isinstance(env, scenarios.Scenario)
     first = env.reset(seed=3)[0]
+    picture = env.render()
     assert np.array_equal(env.reset(seed=3)[0], first)  # the game that has just started is as any other
     _kill(env.process)
     observation, reward, terminated, truncated, info = env.step(0)
     assert np.array_equal(observation, first)
     assert (reward, terminated, truncated, env.restarts) == (0, False, True, 1)
     assert "engine_died" in info
+    assert np.array_equal(env.render(), picture)
     assert np.array_equal(env.reset(seed=3)[0], first)
     assert not env.step(0)[3]
     _kill(env.process)
@@ -571,6 +597,27 @@ def test_scenarios_of_vizdoom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     hybrid.send(np.ones((2, 20), np.float32))
     assert not np.array_equal(hybrid.receive().observation, first.observation)
     hybrid.close()
+
+    # What each of the three does by itself.
+    build = scenarios.builder(f"VizdoomDeathmatch-MultiBinary-v1?bound=10&{options}")
+    scenario: Any = build()
+    single = GymEnv(scenario)
+
+    def told() -> dict[str, tuple[float, ...]]:
+        report = scenario.process.game.get_game_variable
+        names = {"pitch": ("PITCH",), "angle": ("ANGLE",), "position": ("POSITION_X", "POSITION_Y")}
+        return {what: tuple(report(getattr(vizdoom.GameVariable, name)) for name in names[what]) for what in names}
+
+    for index, what in ((17, "pitch"), (18, "angle"), (19, "position")):
+        single.reset(0)
+        before = told()
+        action = np.zeros(20, np.float32)
+        action[index] = 10
+        for _ in range(4):  # nobody turns or walks in the first tics of an episode
+            single.step(action)
+        after = told()
+        assert {name for name in after if after[name] != before[name]} == {what}
+    single.close()
 
     film = envs.make_rendered(f"VizdoomBasic-v1?{options}")
     assert film.steps_per_second == 35 / 4  # tics a second, tics a step

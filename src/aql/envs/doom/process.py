@@ -98,7 +98,8 @@ class GameProcess:
             except self._errors as error:
                 died = error
                 self._discard()
-        raise UserError(f"Doom's engine died {STARTS} times at the start of an episode, the last time of: {died}")
+        remedy = "look for what kills it, such as a limit of memory"
+        raise UserError(f"Doom's engine died {STARTS} times at the start of an episode ({died}): {remedy}")
 
     def step(self, act: Callable[[], T]) -> T:
         """Does something in a running episode; raises `EngineDiedError` if the process dies over it."""

@@ -30,6 +30,7 @@ class Scenario(gymnasium.Wrapper):
         tics = env.get_wrapper_attr("frame_skip")
         self.metadata = env.metadata | {"render_fps": env.metadata["render_fps"] / tics}
         self._observation: Any = None  # the latest
+        self._picture: Any = None
 
         def replace_game() -> Any:
             base: Any = env.unwrapped
@@ -55,6 +56,12 @@ class Scenario(gymnasium.Wrapper):
         except EngineDiedError as error:
             return copy.deepcopy(self._observation), 0.0, False, True, {"engine_died": str(error)}
         return self._observation, reward, terminated and not truncated, truncated, info
+
+    def render(self) -> Any:
+        """What the game shows, or a dead one last did."""
+        if self.process.game is not None:
+            self._picture = self.env.render()
+        return self._picture
 
     def close(self) -> None:
         """Ends the game and removes its files."""
