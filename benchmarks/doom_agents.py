@@ -37,11 +37,8 @@ from aql.runs import commit
 from aql.runtime.actor import jit_act
 
 LEVEL = "doom/explore_goal_locations_small"
-TORSOS: dict[str, dict[str, Any]] = {
-    "head": {},
-    "small": {"image_torso": "small"},
-    "paper": {"image_torso": "resnet", "memory_size": 256, "see_last_action": True},
-}
+_NO_MEMORY = {"memory_size": 0, "see_last_action": False}
+TORSOS: dict[str, dict[str, Any]] = {"head": _NO_MEMORY, "small": {"image_torso": "small"} | _NO_MEMORY, "paper": {}}
 AGENTS = ("aql", "exact")
 CANDIDATES = {"num_proposal": 100, "num_uniform": 500, "learner_num_proposal": 100, "learner_num_uniform": 500}
 

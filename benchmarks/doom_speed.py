@@ -1,6 +1,7 @@
 """How fast the doom levels run: one run, on the cores that the process may use.
 
     python benchmarks/doom_speed.py [--seconds 5] [--envs 1,2,4,8] [--level explore_goal_locations_small]
+        [--output benchmarks/results/doom_speed.csv]
 
 Actor steps (4 tics, one picture of 84x84) a second with random actions, episodes' starts included:
 
@@ -19,10 +20,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from measuring import write_csv
 
 from aql.envs import doom
 from aql.envs.doom import actions, engine
 from aql.envs.doom.levels import ExploreEnv
+from aql.runs import commit
 
 
 class Rate(NamedTuple):
@@ -44,11 +47,17 @@ def rate(step: Callable[[], int], seconds: float) -> Rate:
 def core_seconds() -> float:
     """What this process and its games have used of the cores."""
     used = sum(os.times()[:2])
-    children = {pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
-    for pid in children:
+    for pid in descendants("self"):
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         used += (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
     return used
+
+
+def descendants(pid: str) -> list[str]:
+    """A game is the child of the script that launched it."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    children = [child for task in tasks for child in (task / "children").read_text().split()]
+    return children + [grandchild for child in children for grandchild in descendants(child)]
 
 
 def engine_alone(env: ExploreEnv, seconds: float) -> Rate:
@@ -102,7 +111,7 @@ def new_maze(env: ExploreEnv, seconds: float) -> tuple[float, float]:
         return 1
 
     def new_process() -> int:
-        env.engine.stop()
+        env.engine.process.stop()
         return in_place()
 
     return 1 / rate(in_place, seconds).per_second, 1 / rate(new_process, seconds).per_second
@@ -113,6 +122,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--envs", default="1,2,4,8")
     parser.add_argument("--level", default="explore_goal_locations_small")
+    parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     cores = len(os.sched_getaffinity(0))
     env = ExploreEnv(options.level)
@@ -128,6 +138,18 @@ def main() -> None:
         ratio = measured.per_core_second / alone.per_core_second
         print(f"{name:16}{measured.per_second:10,.0f}{measured.per_core_second:23,.0f}{ratio:17.2f}")
     print(f"new maze: {1e3 * in_place:.1f} ms in place, {1e3 * process:.0f} ms with a new process")
+    if options.output:
+        figures = [("steps", name, measured.per_second, "1/s") for name, measured in rates.items()]
+        figures += [("steps", name, measured.per_core_second, "1/core-s") for name, measured in rates.items()]
+        figures += [("new maze", "in place", 1e3 * in_place, "ms"), ("new maze", "new process", 1e3 * process, "ms")]
+        write_csv(
+            options.output,
+            [
+                {"quantity": quantity, "setting": setting, "value": round(value, 1), "unit": unit}
+                | {"cores": cores, "commit": commit()}
+                for quantity, setting, value, unit in figures
+            ],
+        )
 
 
 if __name__ == "__main__":

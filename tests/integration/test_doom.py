@@ -1,11 +1,15 @@
 """Doom levels on the real engine: what is seen, picked up, counted, and what happens when the engine is killed."""
 
+import contextlib
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -22,9 +26,13 @@ from aql.actions import Discrete, Interval
 from aql.cli import main
 from aql.config import preset
 from aql.envs import doom
-from aql.envs.doom import actions, engine, maps, watchdog
+from aql.envs.doom import actions, engine, maps, process, scenarios, watchdog
 from aql.envs.doom.levels import LEVELS, ExploreEnv
 from aql.envs.doom.maps import CELL, Maze, Place, Theme, Thing
+from aql.envs.doom.process import GameProcess
+from aql.envs.gym import GymEnv
+from aql.envs.threaded import ThreadedVector
+from aql.envs.wrappers import Finite, Repeated
 from aql.errors import UserError
 from aql.runtime.local import Trainer
 
@@ -80,21 +88,32 @@ def _fetch(env: ExploreEnv, goal: Place) -> tuple[list[float], bool]:
     return rewards, False
 
 
-def _engine_pid(env: ExploreEnv) -> int:
-    return _pid_of(env.engine.instance_id)
+def _kill(game: GameProcess) -> None:
+    os.kill(game.pid, signal.SIGKILL)
 
 
-def _pid_of(instance_id: str) -> int:
-    """The process that has a game's id in its command line."""
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal() and int(folder.name) != os.getpid():
-            try:
-                words = (folder / "cmdline").read_bytes()
-            except OSError:
-                continue
-            if instance_id.encode() in words:
-                return int(folder.name)
-    raise AssertionError("the game has no process")
+def _signal_while_it_starts(game: GameProcess, what: signal.Signals, delay: float) -> threading.Thread:
+    """Signals the engine so many seconds after it has told its process id."""
+
+    def act() -> None:
+        while True:
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                pid = game.pid
+                break
+            time.sleep(0.005)
+        time.sleep(delay)
+        os.kill(pid, what)
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    return thread
+
+
+def _python(script: str, folder: Path) -> subprocess.Popen[str]:
+    """Another Python that runs the script, with its temporary files in the folder."""
+    pipe, environment = subprocess.PIPE, os.environ | {"TMPDIR": str(folder)}
+    command = [sys.executable, "-c", script]
+    return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True, close_fds=False)
 
 
 @pytest.fixture
@@ -249,8 +268,10 @@ def test_curated_actions_are_full_ones(small: ExploreEnv) -> None:
 
 
 def test_a_killed_engine_is_replaced_and_ends_one_episode_as_a_time_limit_does() -> None:
-    vectors = [doom.make("doom/explore_goal_locations_tiny?resolution=42", 2) for _ in range(2)]
-    unharmed, harmed = vectors
+    levels = [ExploreEnv("explore_goal_locations_tiny", resolution=42) for _ in range(2)]
+    harmed = ThreadedVector([GymEnv(level) for level in levels])
+    unharmed = doom.make("doom/explore_goal_locations_tiny?resolution=42", 2)
+    vectors = [unharmed, harmed]
     action = np.stack([FORWARD, np.array(actions.CURATED[10])]).astype(np.float32)
 
     def step(vector: Any) -> Any:
@@ -262,7 +283,7 @@ def test_a_killed_engine_is_replaced_and_ends_one_episode_as_a_time_limit_does()
         assert first.observation.shape == (2, 42, 42, 3)
         assert first.first.all()
         step(vector)
-    os.kill(_engine_pid(harmed.levels[0]), signal.SIGKILL)
+    _kill(levels[0].engine.process)
     hit, fine = step(harmed), step(unharmed)
     assert hit.last.tolist() == [True, False]
     assert hit.discount.tolist() == [1, 1]
@@ -276,7 +297,7 @@ def test_a_killed_engine_is_replaced_and_ends_one_episode_as_a_time_limit_does()
         assert not after.last.any()
         assert np.array_equal(after.observation[1], fine.observation[1])
     assert after.observation[0].std() > 0
-    pids = [_engine_pid(level) for level in harmed.levels]
+    pids = [level.engine.process.pid for level in levels]
     for vector in vectors:
         vector.close()
         vector.close()
@@ -284,17 +305,18 @@ def test_a_killed_engine_is_replaced_and_ends_one_episode_as_a_time_limit_does()
 
 
 def test_an_engine_that_hangs_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watchdog, "HANGS_AFTER", 1.0)
     env = ExploreEnv("explore_goal_locations_tiny", resolution=42)
     before = env.reset(seed=8)[0]
 
     def hang() -> int:
-        pid = _engine_pid(env)
+        pid = env.engine.process.pid
         os.kill(pid, signal.SIGSTOP)  # alive, and silent
         return pid
 
     pid = hang()
+    monkeypatch.setattr(watchdog, "HANGS_AFTER", 1.0)
     _, reward, terminated, truncated, info = env.step(FORWARD)
+    monkeypatch.setattr(watchdog, "HANGS_AFTER", 5.0)  # a start takes a second on a busy machine
     assert (reward, terminated, truncated, env.restarts) == (0, False, True, 1)
     assert "engine_died" in info
     assert not Path(f"/proc/{pid}").exists()
@@ -304,6 +326,7 @@ def test_an_engine_that_hangs_is_killed_and_replaced(monkeypatch: pytest.MonkeyP
     assert np.array_equal(env.reset(seed=8)[0], before)  # also when a map begins
     assert env.restarts == 2
     pid = hang()
+    monkeypatch.setattr(watchdog, "HANGS_AFTER", 1.0)
     env.close()
     assert not Path(f"/proc/{pid}").exists()
 
@@ -311,12 +334,14 @@ def test_an_engine_that_hangs_is_killed_and_replaced(monkeypatch: pytest.MonkeyP
 def test_training_goes_on_when_an_engine_is_killed() -> None:
     small = {"critic_layers": (8,), "proposal_layers": (8,), "num_critics": 1, "batch_size": 8, "updates_per_call": 1}
     config = preset("fast", actors=2, random_steps=20, log_every=10, eval_every=10_000, **small)
-    env = doom.make("doom/explore_goal_locations_tiny?resolution=8&action_set=curated", 2)
+    build = doom.builder("doom/explore_goal_locations_tiny?resolution=8&action_set=curated")
+    levels = [build(), build()]
+    env = ThreadedVector([GymEnv(level) for level in levels])
     trainer = Trainer.in_process(config, env, env)
     lines: list[dict[str, Any]] = []
     for step in range(40):
         if step == 20:
-            os.kill(_engine_pid(env.levels[1]), signal.SIGKILL)
+            _kill(levels[1].engine.process)
         trainer.step(lambda steps, **metrics: lines.append({"steps": steps, **metrics}))
     env.close()
     assert {line["env_restarts"] for line in lines if line["steps"] <= 40} == {0}
@@ -324,36 +349,127 @@ def test_training_goes_on_when_an_engine_is_killed() -> None:
     assert lines[-1]["updates"] > lines[len(lines) // 2]["updates"]
 
 
+PAPER = {"image_torso": "resnet", "memory_size": 8, "see_last_action": True, "fresh_search": False}
+
+
+@pytest.mark.parametrize(
+    ("agent", "resolution", "more"),
+    [("aql", 8, {}), ("exact", 8, {}), ("uniform", 8, {}), ("impala", 8, {}), ("aql", 16, PAPER)],
+)
+def test_agents_learn_from_pictures_with_3528_actions(agent: str, resolution: int, more: dict[str, Any]) -> None:
+    tiny = {"critic_layers": (4,), "proposal_layers": (4,), "num_critics": 1, "embedding_size": 8, "batch_size": 2}
+    short = {"actors": 1, "random_steps": 0, "unroll_length": 2, "replayed_per_new": 1, "updates_per_call": 1}
+    env_id = f"doom/explore_goal_locations_tiny?resolution={resolution}"
+    settings = tiny | short | {"log_every": 1, "eval_every": 10_000} | more
+    env = envs.make(env_id, 1)
+    trainer = Trainer.in_process(preset("fast", env=env_id, agent=agent, **settings), env, env)
+    lines: list[dict[str, Any]] = []
+    for _ in range(8):
+        trainer.step(lambda steps, **metrics: lines.append(metrics))
+    env.close()
+    assert lines[-1]["updates"] >= 3
+    assert all(np.isfinite(value) for value in lines[-1].values() if value is not None)
+
+
+def test_restarts_are_counted_whatever_the_id_is() -> None:
+    level = gymnasium.make("aql/ExploreGoalLocationsTiny-v0", resolution=8)
+    explore: Any = level.unwrapped
+    scenario: Any = scenarios.builder("VizdoomBasic-v1?observe=screen")()
+    for env, game in ((level, explore.engine.process), (scenario, scenario.process)):
+        vector = Finite(Repeated(envs.from_envs([env]), times=2))
+        vector.reset(0)
+        assert vector.restarts == 0
+        _kill(game)
+        vector.send(np.zeros((1, vector.action_space.dimensions), np.float32))
+        assert vector.receive().discount.tolist() == [1]
+        assert vector.restarts == 1
+        vector.close()
+    cart: Any = envs.make("CartPole-v1", 1)
+    assert cart.restarts is None
+    cart.close()
+
+
 def test_an_engine_that_dies_between_episodes_is_replaced_too(small: ExploreEnv) -> None:
     expected = small.reset(seed=8)[0]
-    os.kill(_engine_pid(small), signal.SIGKILL)
+    _kill(small.engine.process)
     assert np.array_equal(small.reset(seed=8)[0], expected)
+    assert small.restarts == 1
+    assert not np.array_equal(small.reset(seed=9)[0], expected)  # and the new one takes new maps
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.3])
+def test_an_engine_that_dies_while_it_starts_is_started_again(small: ExploreEnv, delay: float) -> None:
+    killer = _signal_while_it_starts(small.engine.process, signal.SIGKILL, delay)
+    first = small.reset(seed=8)[0]
+    killer.join()
+    assert small.restarts == 1
+    assert not small.step(FORWARD)[3]
+    assert np.array_equal(small.reset(seed=8)[0], first)
     assert small.restarts == 1
 
 
-def test_an_engine_ends_with_its_owner_and_not_by_its_interrupt(small: ExploreEnv, tmp_path: Path) -> None:
+def test_an_engine_that_hangs_while_it_starts_is_started_again(
+    small: ExploreEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog, "HANGS_AFTER", 5.0)  # a start takes a second on a busy machine
+    hanging = _signal_while_it_starts(small.engine.process, signal.SIGSTOP, delay=0.1)
+    small.reset(seed=8)
+    hanging.join()
+    assert small.restarts == 1
+
+
+def test_an_engine_that_dies_while_a_map_begins_is_replaced(small: ExploreEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, deaths = small.engine._begin, 1
+
+    def begin_badly(seed: int) -> np.ndarray:
+        nonlocal deaths
+        if deaths:
+            deaths -= 1
+            _kill(small.engine.process)
+        return begin(seed)
+
+    monkeypatch.setattr(small.engine, "_begin", begin_badly)
+    first = small.reset(seed=8)[0]
+    assert small.restarts == 1
+    assert np.array_equal(small.reset(seed=8)[0], first)
+    deaths = process.STARTS
+    with pytest.raises(UserError, match="died 3 times at the start of an episode"):
+        small.reset(seed=8)
+    assert small.restarts == 1 + process.STARTS
+    assert np.array_equal(small.reset(seed=8)[0], first)
+
+
+def test_an_engine_ends_with_its_owner_and_not_by_its_interrupt(
+    small: ExploreEnv, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small.reset(seed=0)
-    os.kill(_engine_pid(small), signal.SIGINT)  # Ctrl-C reaches a terminal's children too
+    os.kill(small.engine.process.pid, signal.SIGINT)  # Ctrl-C reaches a terminal's children too
     assert not small.step(FORWARD)[3]
     assert small.restarts == 0
 
     script = (
-        "from aql.envs.doom.levels import LEVELS, ExploreEnv\nenv = ExploreEnv('explore_goal_locations_tiny')\n"
-        "env.reset(seed=0)\nprint(env.engine.instance_id, flush=True)\ninput()"
+        "from aql.envs.doom.levels import ExploreEnv\nenv = ExploreEnv('explore_goal_locations_tiny')\n"
+        "env.reset(seed=0)\nprint(env.engine.process.pid, env.engine.game.get_instance_id(), flush=True)\ninput()"
     )
-    command, environment = [sys.executable, "-c", script], os.environ | {"TMPDIR": str(tmp_path)}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True, close_fds=False) as owner:
+    with _python(script, tmp_path) as owner:
         assert owner.stdout is not None
-        instance_id = owner.stdout.readline().strip()
-        pid = _pid_of(instance_id)
+        pid, instance_id = owner.stdout.readline().split()
+        status = Path(f"/proc/{pid}/status").read_text()
+        launcher = status.split("PPid:")[1].split()[0]
         owner.kill()
     deadline = time.monotonic() + 10
-    while Path(f"/proc/{pid}").exists():
+    while Path(f"/proc/{pid}").exists() or Path(f"/proc/{launcher}").exists():
         assert time.monotonic() < deadline, "the engine outlived the process that started it"
         time.sleep(0.05)
-    for shared in Path("/dev/shm").glob(f"ViZDoom*{instance_id}"):  # a killed process leaves its shared memory
-        shared.unlink()
+    assert not list(Path("/dev/shm").glob(f"ViZDoom*{instance_id}"))
+    # Its folder is removed by the next one that has games there; one in use is not.
+    (left,) = tmp_path.iterdir()
+    in_use = tmp_path / left.name.replace(str(owner.pid), str(os.getppid()))
+    in_use.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    game = GameProcess(lambda: None)
+    assert set(tmp_path.iterdir()) == {in_use, game.folder}
+    game.close()
 
 
 def test_registered_with_gymnasium_and_rendered() -> None:
@@ -384,13 +500,24 @@ def test_ids_options_and_errors(capsys: pytest.CaptureFixture[str], monkeypatch:
         ("doom/explore_goal_location_small", "did you mean doom/explore_goal_locations_small"),
         ("doom/explore_goal_locations_tiny?action_set=eleven", "expected full or curated"),
         ("doom/explore_goal_locations_tiny?resolution=500", "expected 8 to 120 pixels"),
-        ("doom/explore_goal_locations_tiny?resolution=large", "whole number"),
+        ("doom/explore_goal_locations_tiny?resolution=-5", "resolution is -5: expected 8 to 120 pixels"),
+        ("doom/explore_goal_locations_tiny?resolution=20000", "resolution is 20000: expected 8 to 120 pixels"),
+        ("doom/explore_goal_locations_tiny?resolution=large", "resolution is 'large': expected 8 to 120 pixels"),
+        ("doom/explore_goal_locations_tiny?resolution=True", "resolution is True: expected 8 to 120 pixels"),
+        ("doom/explore_goal_locations_tiny?action_set=3", "action_set is 3: expected full or curated"),
+        ("doom/explore_goal_locations_tiny?action_set=None", "expected full or curated"),
+        ("VizdoomBasic-v1?observe=screen&frame_skip=0", "frame_skip is 0: expected a whole number of tics, 1 or more"),
+        ("VizdoomBasic-v1?observe=screen&frame_skip=some", "frame_skip is 'some': expected a whole number of tics"),
         ("doom/explore_goal_locations_tiny?colour=red", "unknown option 'colour'"),
         ("doom/explore_goal_locations_tiny?resolution", "name=value"),
         ("control/cartpole-swingup?resolution=42", "no option 'resolution'"),
     ):
         with pytest.raises(UserError, match=words):
             envs.make(env_id, 1)
+    with pytest.raises(UserError, match="action_set is None: expected full or curated"):
+        ExploreEnv("explore_goal_locations_tiny", action_set=None)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="render_mode is 'nonsense': expected rgb_array or None"):
+        ExploreEnv("explore_goal_locations_tiny", render_mode="nonsense")
     assert main(["train", "control/cartpole-swingup", "--action_set", "curated"]) == 2
     assert "control/cartpole-swingup has no option 'action_set'" in capsys.readouterr().err
     assert main(["train", "doom/explore_goal_locations_tiny?resolution=42", "--action_set", "eleven"]) == 2
@@ -400,13 +527,59 @@ def test_ids_options_and_errors(capsys: pytest.CaptureFixture[str], monkeypatch:
         envs.make("doom/explore_goal_locations_tiny", 1)
 
 
-def test_a_missing_system_library_is_named(tmp_path: Path) -> None:
-    program = Path(vizdoom.__file__).parent / "vizdoom"
-    assert engine.missing_libraries(program) == []
-    moved = Path(shutil.copy(program, tmp_path))  # away from the libraries beside it
-    missing = engine.missing_libraries(moved)
-    assert any(name.startswith("libSDL2") for name in missing)
-    assert engine.packages_for(missing) == "on Debian, apt install libsdl2-2.0-0"
+def test_a_missing_library_is_named_and_told_how_to_get(tmp_path: Path) -> None:
+    assert process.missing_libraries(process.program()) == []
+    moved = shutil.copy(process.program(), tmp_path)  # away from the libraries beside it
+    script = (
+        "import pathlib\nfrom aql.envs.doom import process, levels\nfrom aql.errors import UserError\n"
+        f"process.program = lambda: pathlib.Path({str(moved)!r})\n"
+        "try:\n    levels.ExploreEnv('explore_goal_locations_tiny').reset(seed=0)\n"
+        "except UserError as error:\n    print(error)\n"
+    )
+    with _python(script, tmp_path) as other:
+        said, errors = other.communicate()
+    assert re.fullmatch(
+        r"Doom's engine does not start without libSDL2-.*: pip install --force-reinstall vizdoom\n", said
+    ), errors
+    assert process.packages_for(["libSDL2-2-d214786e.0.so.0.10.0", "libz.so.1"]) == "on Debian, apt install zlib1g"
+    assert process.packages_for(["libstdc++.so.6"]) == "on Debian, apt install libstdc++6"
+
+
+def test_a_folder_where_nothing_can_be_run(small: ExploreEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "chmod", lambda *_: None)  # the launcher is then as on a mount with `noexec`
+    with pytest.raises(UserError, match=r"programs cannot be run in .*: set TMPDIR"):
+        small.reset(seed=0)
+
+
+def test_a_killed_game_of_a_scenario_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    build = scenarios.builder("VizdoomBasic-v1?observe=screen&screen_resolution=RES_160X120&frame_skip=4")
+    env = build(render_mode="rgb_array")
+    assert isinstance(env, scenarios.Scenario)
+    first = env.reset(seed=3)[0]
+    picture = env.render()
+    assert np.array_equal(env.reset(seed=3)[0], first)  # the game that has just started is as any other
+    _kill(env.process)
+    observation, reward, terminated, truncated, info = env.step(0)
+    assert np.array_equal(observation, first)
+    assert (reward, terminated, truncated, env.restarts) == (0, False, True, 1)
+    assert "engine_died" in info
+    assert np.array_equal(env.render(), picture)
+    assert np.array_equal(env.reset(seed=3)[0], first)
+    assert not env.step(0)[3]
+    _kill(env.process)
+    assert np.array_equal(env.reset(seed=3)[0], first)  # also between episodes
+    assert env.restarts == 2
+    os.kill(env.process.pid, signal.SIGSTOP)
+    monkeypatch.setattr(watchdog, "HANGS_AFTER", 1.0)
+    assert env.step(0)[3]
+    monkeypatch.setattr(watchdog, "HANGS_AFTER", 5.0)
+    env.reset(seed=4)
+    assert not np.array_equal(env.step(0)[0], first)
+    os.kill(env.process.pid, signal.SIGSTOP)
+    assert np.array_equal(env.reset(seed=3)[0], first)
+    assert env.restarts == 4
+    env.close()
+    env.close()
 
 
 def test_scenarios_of_vizdoom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -424,6 +597,27 @@ def test_scenarios_of_vizdoom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     hybrid.send(np.ones((2, 20), np.float32))
     assert not np.array_equal(hybrid.receive().observation, first.observation)
     hybrid.close()
+
+    # What each of the three does by itself.
+    build = scenarios.builder(f"VizdoomDeathmatch-MultiBinary-v1?bound=10&{options}")
+    scenario: Any = build()
+    single = GymEnv(scenario)
+
+    def told() -> dict[str, tuple[float, ...]]:
+        report = scenario.process.game.get_game_variable
+        names = {"pitch": ("PITCH",), "angle": ("ANGLE",), "position": ("POSITION_X", "POSITION_Y")}
+        return {what: tuple(report(getattr(vizdoom.GameVariable, name)) for name in names[what]) for what in names}
+
+    for index, what in ((17, "pitch"), (18, "angle"), (19, "position")):
+        single.reset(0)
+        before = told()
+        action = np.zeros(20, np.float32)
+        action[index] = 10
+        for _ in range(4):  # nobody turns or walks in the first tics of an episode
+            single.step(action)
+        after = told()
+        assert {name for name in after if after[name] != before[name]} == {what}
+    single.close()
 
     film = envs.make_rendered(f"VizdoomBasic-v1?{options}")
     assert film.steps_per_second == 35 / 4  # tics a second, tics a step

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from aql import envs
 from aql.agents import AGENTS
-from aql.config import FOR_AGENT, PRESETS, Config, preset
+from aql.config import FOR_AGENT, FOR_ENV, PRESETS, Config, preset
 from aql.errors import UserError
 
 FIELDS = [field.name for field in dataclasses.fields(Config)]
@@ -208,7 +209,38 @@ def test_overrides_win_over_the_preset() -> None:
     assert (config.preset, config.actors, config.unroll_length, config.num_uniform) == ("paper", 4, 3, 400)
 
 
-# Agents that need other settings.
+# Environments and agents that need other settings.
+
+
+def test_first_person_levels_have_the_papers_settings_of_them() -> None:
+    config = preset("paper", env="doom/explore_goal_locations_small")
+    assert (config.num_proposal, config.num_uniform) == (100, 500)
+    assert (config.image_torso, config.embedding_size, config.memory_size) == ("resnet", 256, 256)
+    assert config.see_last_action  # as in the network that the paper takes over
+    assert config.unroll_length == 100
+    assert config.action_repeat == 1  # the level itself holds an action for 4 frames
+    plain = dataclasses.replace(preset("paper"), env=config.env)
+    changed = {f for f in FIELDS if getattr(config, f) != getattr(plain, f)}
+    assert changed == FOR_ENV["doom/"]["paper"].keys()  # the rest is one for all tasks
+
+
+def test_agents_go_before_environments() -> None:
+    env = "doom/explore_goal_locations_tiny?resolution=42"
+    aql, impala = preset("fast", env=env), preset("fast", env=env, agent="impala")
+    assert (aql.gamma, aql.unroll_length, aql.replayed_per_new, aql.batch_size) == (0.98, 5, 15, 32)
+    assert aql.replay_capacity == 20_000
+    assert (impala.gamma, impala.unroll_length, impala.replayed_per_new, impala.batch_size) == (0.98, 16, 0, 4)
+    assert preset("fast", env=env, gamma=0.9).gamma == 0.9
+
+
+def test_what_environments_change_exists() -> None:
+    for prefix, by_preset in FOR_ENV.items():
+        assert any(env_id.startswith(prefix) for env_id in envs.list_ids())
+        assert by_preset.keys() <= PRESETS.keys()
+        for name, settings in by_preset.items():
+            assert not settings.keys() & {"agent", "preset", "env", "seed"}
+            plain = {**PRESETS[name], "preset": name}
+            assert Config.from_json(plain | settings) != Config.from_json(plain)
 
 
 def test_agents_change_the_preset_and_overrides_win() -> None:

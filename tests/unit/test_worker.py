@@ -1,7 +1,10 @@
 """Workers without Ray: who gets which actors, random steps, seeds, and environments that return nonsense."""
 
+import sys
+import types
 from typing import Any
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
@@ -104,6 +107,30 @@ def test_workers_born_later_see_other_episodes() -> None:
 
     np.testing.assert_array_equal(contexts(0), contexts(0))
     assert not np.isin(contexts(1), contexts(0)).any()
+
+
+class Mortal(gymnasium.Env):
+    """Counts each of its steps as a process that died."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (3,))
+    action_space = gymnasium.spaces.Discrete(2)
+    restarts = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.restarts += 1
+        return np.zeros(3, np.float32), 0.0, False, False, {}
+
+
+def test_what_died_in_the_environments_is_delivered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [delivery.env_restarts for delivery in _deliveries(0, 2)] == [None, None]
+    module = types.ModuleType("mortal")
+    module.Mortal = Mortal  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "mortal", module)
+    deliveries = _deliveries(0, 3, env="mortal:Mortal")
+    assert [delivery.env_restarts for delivery in deliveries] == [delivery.steps for delivery in deliveries]
 
 
 def test_actors_keep_their_place_among_all() -> None:

@@ -77,6 +77,12 @@ class GymEnv:
         """What the environment's metadata call them, or else the places in its action space."""
         return self._env.metadata.get("action_names") or self.action_space.names
 
+    @property
+    def restarts(self) -> int | None:
+        """How many processes of the environment died and were replaced, if it counts them."""
+        count = self._env.get_wrapper_attr("restarts") if self._env.has_wrapper_attr("restarts") else None
+        return count if isinstance(count, int) else None
+
     def close(self) -> None:
         """Closes the environment."""
         self._env.close()

@@ -82,6 +82,13 @@ class SerialVector:
         self._last = np.zeros(self.num_envs, bool)
         self.success = np.full(self.num_envs, math.nan)  # [B] of the latest step, see `Outcome`
 
+    @property
+    def restarts(self) -> int | None:
+        """How many processes of the environments died and were replaced; None if they have no processes."""
+        counts = [getattr(env, "restarts", None) for env in self._envs]
+        known = [count for count in counts if count is not None]
+        return sum(known) if known else None
+
     def reset(self, seed: int | None) -> TimeStep:
         """Starts new episodes in all environments, as a function of the seed alone if there is one."""
         self._action = None

@@ -60,6 +60,7 @@ class Workers:
         self._version = -1
         self._acted_with: list[int] = []  # versions behind what was received since the last `send`
         self._lags: deque[int] = deque(maxlen=100)
+        self._env_restarts: float | None = None  # None until environments tell
         self.steps = 0
         self.finished_returns: list[float] = []
 
@@ -96,15 +97,18 @@ class Workers:
                 continue
             self.steps += delivery.steps
             self.finished_returns += delivery.returns
+            if delivery.env_restarts is not None:
+                self._env_restarts = (self._env_restarts or 0) + delivery.env_restarts
             if delivery.unrolls is not None:
                 self._acted_with.append(delivery.version)
                 gathered.append(delivery.unrolls)
         return concatenate(gathered) if gathered else None
 
     def metrics(self) -> dict[str, float]:
-        """How old the parameters of the actors are, in updates, and how often a worker was started again."""
+        """How old the parameters of the actors are, in updates, and what died and was replaced."""
         lag = {"param_lag": float(np.mean(self._lags))} if self._lags else {}
-        return {**lag, "worker_restarts": self._restarts_before + self._restarts}
+        in_envs = {} if self._env_restarts is None else {"env_restarts": self._env_restarts}
+        return {**lag, **in_envs, "worker_restarts": self._restarts_before + self._restarts}
 
     def restart(self) -> None:
         """Episodes go on across checkpoints: what resumes here is not bitwise the same anyway."""

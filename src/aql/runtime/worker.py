@@ -34,6 +34,7 @@ class Delivery(NamedTuple):
     steps: int  # of all its actors together
     returns: list[float]  # of the episodes that ended
     version: int  # of the parameters that acted
+    env_restarts: float | None  # processes of its environments that died and were replaced, if they have any
 
 
 def share_out(actors: int, workers: int) -> list[Share]:
@@ -66,6 +67,7 @@ class Worker:
         self._share = share
         self._decisions = decisions_per_call(config, share)
         self._version = -1
+        self._env_restarts = 0.0  # that were delivered
         self._params: Params = None
         with self._watched():
             env = envs.make_for(config, share.size, num_threads=1)
@@ -88,7 +90,15 @@ class Worker:
             self._patience = 0.0  # everything is compiled: the last function to be is that which follows random steps
         returns, self._actor.finished_returns = self._actor.finished_returns, []
         steps = self._decisions * self._share.size * self._config.action_repeat
-        return Delivery(concatenate(gathered) if gathered else None, steps, returns, version)
+        unrolls = concatenate(gathered) if gathered else None
+        return Delivery(unrolls, steps, returns, version, self._new_env_restarts())
+
+    def _new_env_restarts(self) -> float | None:
+        count = self._actor.metrics().get("env_restarts")
+        if count is None:
+            return None
+        before, self._env_restarts = self._env_restarts, count
+        return count - before
 
     @contextmanager
     def _watched(self) -> Iterator[None]:

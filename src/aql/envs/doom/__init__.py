@@ -13,29 +13,16 @@ from aql.envs.doom.levels import LEVELS, ExploreEnv
 from aql.envs.gym import GymEnv
 from aql.envs.serial import RenderedEnv
 from aql.envs.threaded import ThreadedVector
-from aql.errors import UserError, unknown
+from aql.errors import unknown
 
 LEVEL_IDS = [f"doom/{name}" for name in LEVELS]
 OPTIONS = ("action_set", "resolution")
 
 
-class DoomVector(ThreadedVector):
-    """A `VectorEnv` of levels, each with its own game process."""
-
-    def __init__(self, levels: list[ExploreEnv], num_threads: int | None = None) -> None:
-        super().__init__([GymEnv(level) for level in levels], num_threads)
-        self.levels = levels
-
-    @property
-    def restarts(self) -> int:
-        """How many game processes died and were replaced."""
-        return sum(level.restarts for level in self.levels)
-
-
-def make(env_id: str, num_envs: int, num_threads: int | None = None) -> DoomVector:
-    """The vector for `doom/<level>`."""
+def make(env_id: str, num_envs: int, num_threads: int | None = None) -> ThreadedVector:
+    """The vector for `doom/<level>`, each with its own game process."""
     build = builder(env_id)
-    return DoomVector([build() for _ in range(num_envs)], num_threads)
+    return ThreadedVector([GymEnv(build()) for _ in range(num_envs)], num_threads)
 
 
 def make_rendered(env_id: str) -> RenderedEnv:
@@ -58,6 +45,4 @@ def builder(env_id: str) -> Callable[..., ExploreEnv]:
     for option in options:
         if option not in OPTIONS:
             raise unknown("option", option, OPTIONS, f"{name} has {' and '.join(OPTIONS)}")
-    if not isinstance(options.get("resolution", 0), int):
-        raise UserError(f"resolution is {options['resolution']}: expected a whole number of pixels")
     return functools.partial(ExploreEnv, name.removeprefix("doom/"), **options)

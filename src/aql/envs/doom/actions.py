@@ -3,7 +3,7 @@
 import gymnasium
 import numpy as np
 
-from aql.errors import unknown
+from aql.errors import UserError, unknown
 
 # A sub-action is the index of one of these: degrees a tic (right and up are positive), or which buttons are held.
 TURN = (-6.0, -2.0, -0.5, 0.0, 0.5, 2.0, 6.0)
@@ -27,6 +27,8 @@ ACTION_SETS = tuple(NAMES)
 
 def space(action_set: str) -> gymnasium.Space:
     """The seven sub-actions (`full`), or the composite actions (`curated`)."""
+    if not isinstance(action_set, str):
+        raise UserError(f"action_set is {action_set!r}: expected {' or '.join(ACTION_SETS)}")
     if action_set not in ACTION_SETS:
         raise unknown("action_set", action_set, ACTION_SETS, f"expected {' or '.join(ACTION_SETS)}")
     if action_set == "curated":

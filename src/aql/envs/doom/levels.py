@@ -13,7 +13,8 @@ import gymnasium
 import numpy as np
 
 from aql.envs.doom import actions, engine, maps
-from aql.errors import unknown
+from aql.envs.doom.process import EngineDiedError
+from aql.errors import UserError, unknown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,12 +63,14 @@ class ExploreEnv(gymnasium.Env[np.ndarray, Any]):
     ) -> None:
         if level not in LEVELS:
             raise unknown("level", level, LEVELS, f"levels are {', '.join(LEVELS)}")
+        if render_mode not in (None, *METADATA["render_modes"]):
+            raise UserError(f"render_mode is {render_mode!r}: expected rgb_array or None")
         self._level = LEVELS[level]
         self.action_space = actions.space(action_set)
         self.metadata = METADATA | {"action_names": actions.NAMES[action_set]}
+        self.engine = engine.Engine(resolution)
         self.observation_space = gymnasium.spaces.Box(0, 255, (resolution, resolution, 3), np.uint8)
         self.render_mode = render_mode
-        self.engine = engine.Engine(resolution)
         self._frame = np.zeros((resolution, resolution, 3), np.uint8)
         self._steps = 0
         self._found = 0  # on this map so far
@@ -75,7 +78,7 @@ class ExploreEnv(gymnasium.Env[np.ndarray, Any]):
     @property
     def restarts(self) -> int:
         """How many game processes died and were replaced."""
-        return self.engine.restarts
+        return self.engine.process.restarts
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Makes a new maze and enters it."""
@@ -95,8 +98,8 @@ class ExploreEnv(gymnasium.Env[np.ndarray, Any]):
         self._steps += 1
         try:
             self._frame, found = self.engine.act(actions.buttons(action))
-        except engine.EngineDiedError as error:
-            return self._frame, 0.0, False, True, {"engine_died": str(error)}
+        except EngineDiedError as error:
+            return self._frame.copy(), 0.0, False, True, {"engine_died": str(error)}
         reward = self._level.reward * (found - self._found)
         self._found = found
         if found == len(self.places):

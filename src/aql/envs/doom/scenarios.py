@@ -1,50 +1,72 @@
 """ViZDoom's own scenarios by their Gymnasium ids: `VizdoomDeathmatch-v1?observe=screen&bound=10&frame_skip=4`."""
 
+import copy
+import functools
 import importlib
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import gymnasium
 
-from aql.envs import gym
-from aql.envs.doom.engine import load_vizdoom, write_launcher
+from aql.envs import gym, ids
+from aql.envs.doom.process import EngineDiedError, GameProcess, load_vizdoom
 from aql.envs.serial import RenderedEnv
 from aql.envs.threaded import ThreadedVector
+from aql.errors import UserError
 
 PREFIXES = ("Vizdoom", "vizdoom.gymnasium_wrapper:Vizdoom")
 
 
 class Scenario(gymnasium.Wrapper):
-    """Mends three of ViZDoom's habits.
+    """Mends some of ViZDoom's habits.
 
     It calls a time limit a termination as well; here it is a time limit alone. Its `render_fps` are tics, of which a
-    step may take several. And its engine leaves files in the current folder; here they are in one that goes with it.
+    step may take several. Its engine leaves files in the current folder; here they are in one that goes with it. And
+    where its engine dies it raises; here the episode ends as by a time limit, and the next one has a new process.
     """
 
-    def __init__(self, env: gymnasium.Env) -> None:
+    def __init__(self, build: gym.Build, **options: Any) -> None:
+        env = build(**options)
         super().__init__(env)
         tics = env.get_wrapper_attr("frame_skip")
         self.metadata = env.metadata | {"render_fps": env.metadata["render_fps"] / tics}
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._observation: Any = None  # the latest
+        self._picture: Any = None
+
+        def replace_game() -> Any:
+            base: Any = env.unwrapped
+            base.game = build(**options).get_wrapper_attr("game")
+            return base.game
+
+        self.process = GameProcess(replace_game)
+
+    @property
+    def restarts(self) -> int:
+        """How many game processes died and were replaced."""
+        return self.process.restarts
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Starts an episode; the first one starts the game."""
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="aql-doom-")
-            self.get_wrapper_attr("game").set_vizdoom_path(str(write_launcher(Path(self._folder.name))))
-        return self.env.reset(seed=seed, options=options)
+        self._observation, info = self.process.begin(lambda: self.env.reset(seed=seed, options=options))
+        return self._observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """One step, ended by what ended it."""
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        return observation, reward, terminated and not truncated, truncated, info
+        try:
+            self._observation, reward, terminated, truncated, info = self.process.step(lambda: self.env.step(action))
+        except EngineDiedError as error:
+            return copy.deepcopy(self._observation), 0.0, False, True, {"engine_died": str(error)}
+        return self._observation, reward, terminated and not truncated, truncated, info
+
+    def render(self) -> Any:
+        """What the game shows, or a dead one last did."""
+        if self.process.game is not None:
+            self._picture = self.env.render()
+        return self._picture
 
     def close(self) -> None:
         """Ends the game and removes its files."""
+        self.process.close()
         super().close()
-        if self._folder is not None:
-            self._folder.cleanup()
 
 
 def make(env_id: str, num_envs: int, num_threads: int | None = None) -> ThreadedVector:
@@ -62,6 +84,9 @@ def make_rendered(env_id: str) -> RenderedEnv:
 def builder(env_id: str) -> gym.Build:
     """What to call for one scenario."""
     load_vizdoom()
+    tics = ids.split(env_id)[1].get("frame_skip", 1)
+    if type(tics) is not int or tics < 1:
+        raise UserError(f"frame_skip is {tics!r}: expected a whole number of tics, 1 or more")
     importlib.import_module("vizdoom.gymnasium_wrapper")  # which registers the ids
     build = gym.builder(env_id)
-    return lambda **options: Scenario(build(**options))
+    return functools.partial(Scenario, build)
