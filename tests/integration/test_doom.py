@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import vizdoom
 
+import aql
 from aql import envs
 from aql.actions import Discrete, Interval
 from aql.cli import main
@@ -490,6 +491,16 @@ def test_registered_with_gymnasium_and_rendered() -> None:
     assert film.steps_per_second == 15  # 60 frames a second, 4 a step
     assert film.action_names == ["turn", "look", "strafe", "move", "fire", "jump", "crouch"]
     film.close()
+
+
+def test_an_instance_is_made_again_for_every_actor() -> None:
+    env = gymnasium.make("aql/ExploreGoalLocationsTiny-v0", resolution=8, action_set="curated")
+    small: dict[str, Any] = {"critic_layers": (8,), "proposal_layers": (8,), "num_critics": 1, "embedding_size": 8}
+    model = aql.AQL(env, actors=2, eval_episodes=1, **small)
+    folders = {level._env.unwrapped.engine.process.folder for level in model._env._envs}  # type: ignore[attr-defined]
+    assert len(folders) == 2
+    model.close()
+    env.close()
 
 
 def test_ids_options_and_errors(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

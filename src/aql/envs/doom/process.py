@@ -87,6 +87,9 @@ class GameProcess:
         """Of the engine."""
         return int((self.folder / "pid").read_text())
 
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise TypeError("a game's process cannot be copied")
+
     def begin(self, episode: Callable[[], T]) -> T:
         """Begins an episode, in a new process if there is none or it dies over it."""
         for _ in range(STARTS):
