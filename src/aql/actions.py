@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import gymnasium
@@ -17,48 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aql import nested
 from aql.errors import UserError
+from aql.nested import Discrete, Interval, SubAction
 
-MOST_INTEGERS = 64  # values of an integer interval that are all choices; of longer ones some are, as of the real
-UNLIMITED = 1e9  # no bound: some libraries spell it with a finite number that is larger
-
-
-@dataclasses.dataclass(frozen=True)
-class Discrete:
-    """A sub-action with `n` choices that have no order."""
-
-    n: int
-
-    def __post_init__(self) -> None:
-        if self.n < 1:
-            raise UserError(f"a discrete sub-action has {self.n} choices: at least 1 is needed")
-
-
-@dataclasses.dataclass(frozen=True)
-class Interval:
-    """A sub-action in [low, high]: continuous, or `bins` equally spaced values that include both ends.
-
-    With `integers`, these are the whole numbers, however many bins others have.
-    """
-
-    low: float
-    high: float
-    bins: int | None = None
-    integers: bool = False
-
-    def __post_init__(self) -> None:
-        if not (abs(self.low) < UNLIMITED and abs(self.high) < UNLIMITED):
-            raise UserError(
-                f"the interval [{self.low}, {self.high}] is unbounded: uniform search needs finite bounds; give them "
-                "by the id, as in VizdoomDeathmatch-v1?bound=10, or by gymnasium.wrappers.TransformAction"
-            )
-        if not self.low <= self.high:
-            raise UserError(f"the interval [{self.low}, {self.high}] is empty: low must not be above high")
-        if self.bins is not None and self.bins < 2:
-            raise UserError(f"bins is {self.bins}: an interval needs at least 2 values, or none for continuous")
-
-
-SubAction = Discrete | Interval
+__all__ = ["ActionSpace", "Discrete", "Interval", "SubAction"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +55,7 @@ class ActionSpace:
         """[D] how each sub-action is reached in the environment's own structure, as `['arm'][0]`."""
         if self.space is None or self.space.shape == ():
             return [f"[{d}]" if self.dimensions > 1 else "action" for d in range(self.dimensions)]
-        return list(_names(self.space))
+        return list(nested.names(self.space))
 
     @functools.cached_property
     def num_choices(self) -> np.ndarray:
@@ -205,9 +168,9 @@ class ActionSpace:
         if not is_nested and np.size(mask) == size:
             flat = np.ravel(mask)
         elif self.space is not None and is_nested:
-            flat = np.concatenate([np.ones(0), *_mask_leaves(self.space, mask)])
+            flat = np.concatenate([np.ones(0), *nested.mask_leaves(self.space, mask)])
         else:
-            raise _wrong_mask(f"shape {np.shape(mask)}", f"{size} entries")
+            raise nested.wrong_mask(f"shape {np.shape(mask)}", f"{size} entries")
         strange = flat[~np.isin(flat, (0, 1))]
         if len(strange):
             raise UserError(f"an action mask has the entry {strange[0]}: expected 0 and 1, or bool")
@@ -286,18 +249,18 @@ class ActionSpace:
         """[..., D] actions -> the environment's own structure, leading axes kept in every leaf."""
         centre, radius = self._scaling
         scaled = centre + radius * np.asarray(action, np.float64)
-        return scaled if self.space is None else _pack(self.space, scaled)
+        return scaled if self.space is None else nested.pack(self.space, scaled)
 
     def from_env(self, action: Any) -> np.ndarray:
         """The inverse of `to_env`: [..., D] float32."""
         centre, radius = self._scaling
-        scaled = np.asarray(action, np.float64) if self.space is None else _unpack(self.space, action)
+        scaled = np.asarray(action, np.float64) if self.space is None else nested.unpack(self.space, action)
         return ((scaled - centre) / np.where(radius > 0, radius, 1)).astype(np.float32)
 
     @classmethod
     def from_gymnasium(cls, space: gymnasium.Space, bins: int | None = None) -> "ActionSpace":
         """From a Box, Discrete, MultiDiscrete, MultiBinary, Tuple or Dict, nested to any depth."""
-        return cls(tuple(_subactions(space)), space=space).with_bins(bins)
+        return cls(tuple(nested.subactions(space)), space=space).with_bins(bins)
 
     @classmethod
     def from_dm_env(cls, spec: Any, bins: int | None = None) -> "ActionSpace":
@@ -309,115 +272,3 @@ class ActionSpace:
         low, high = np.broadcast_to(spec.minimum, spec.shape), np.broadcast_to(spec.maximum, spec.shape)
         box = gymnasium.spaces.Box(low.astype(spec.dtype), high.astype(spec.dtype), dtype=spec.dtype)
         return cls.from_gymnasium(box, bins)
-
-
-def _children(space: gymnasium.spaces.Dict | gymnasium.spaces.Tuple) -> list[gymnasium.Space]:
-    """The parts, in order."""
-    return list(space.spaces.values() if isinstance(space, gymnasium.spaces.Dict) else space.spaces)
-
-
-def _subactions(space: gymnasium.Space) -> Iterator[SubAction]:
-    """The sub-actions of a Gymnasium space, in the order of `_pack`."""
-    if isinstance(space, gymnasium.spaces.Box):
-        for low, high in zip(space.low.ravel(), space.high.ravel(), strict=True):
-            count = int(high) - int(low) + 1 if np.issubdtype(space.dtype, np.integer) else 0
-            if 1 < count <= MOST_INTEGERS:
-                yield Interval(float(low), float(high), bins=count, integers=True)
-            else:
-                yield Interval(float(low), float(high))
-    elif isinstance(space, gymnasium.spaces.Discrete):
-        yield Discrete(int(space.n))
-    elif isinstance(space, gymnasium.spaces.MultiDiscrete):
-        yield from (Discrete(int(n)) for n in space.nvec.ravel())
-    elif isinstance(space, gymnasium.spaces.MultiBinary):
-        yield from (Discrete(2) for _ in range(math.prod(space.shape)))
-    elif isinstance(space, gymnasium.spaces.Tuple | gymnasium.spaces.Dict):
-        for child in _children(space):
-            yield from _subactions(child)
-    else:
-        raise UserError(
-            f"the action space {space} is not supported: "
-            "expected Box, Discrete, MultiDiscrete, MultiBinary, Tuple or Dict"
-        )
-
-
-def _names(space: gymnasium.Space) -> Iterator[str]:
-    """How to reach each sub-action, in the order of `_subactions`."""
-    if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
-        keys = list(space.spaces) if isinstance(space, gymnasium.spaces.Dict) else range(len(space.spaces))
-        for key, child in zip(keys, _children(space), strict=True):
-            yield from (f"[{key!r}]{rest}" for rest in _names(child))
-    else:
-        assert space.shape is not None
-        yield from ("".join(f"[{i}]" for i in place) for place in np.ndindex(space.shape))
-
-
-def _pack(space: gymnasium.Space, values: np.ndarray) -> Any:
-    """[..., n] numbers, one per sub-action -> the space's own structure, leading axes kept in every leaf."""
-    if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
-        ends = np.cumsum([len(list(_subactions(child))) for child in _children(space)])
-        parts = np.split(values, ends[:-1], axis=-1)
-        packed = [_pack(child, part) for child, part in zip(_children(space), parts, strict=True)]
-        return (
-            dict(zip(space.spaces, packed, strict=True)) if isinstance(space, gymnasium.spaces.Dict) else tuple(packed)
-        )
-    assert space.shape is not None
-    leaf = values.reshape((*values.shape[:-1], *space.shape))
-    if np.issubdtype(space.dtype, np.integer):
-        leaf = np.rint(leaf) + _start(space)
-    leaf = leaf.astype(space.dtype)
-    if isinstance(space, gymnasium.spaces.Box):
-        return np.clip(leaf, space.low, space.high, out=leaf)  # casting a bound may have rounded it outwards
-    return leaf[()] if isinstance(space, gymnasium.spaces.Discrete) else leaf
-
-
-def _unpack(space: gymnasium.Space, action: Any) -> np.ndarray:
-    """The inverse of `_pack`."""
-    if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
-        parts = [action[name] for name in space.spaces] if isinstance(space, gymnasium.spaces.Dict) else action
-        unpacked = [_unpack(child, part) for child, part in zip(_children(space), parts, strict=True)]
-        return np.concatenate(unpacked, axis=-1)
-    assert space.shape is not None
-    leaf = np.asarray(action, np.float64) - _start(space)
-    return leaf.reshape((*leaf.shape[: leaf.ndim - len(space.shape)], -1))
-
-
-def _mask_leaves(space: gymnasium.Space, mask: Any) -> Iterator[np.ndarray]:
-    """The masks of the finite sets in a space, flat, in the order of `_subactions`."""
-    sizes = [a.n for a in _subactions(space) if isinstance(a, Discrete)]
-    if mask is None:
-        yield np.ones(sum(sizes))
-    elif isinstance(space, gymnasium.spaces.Dict):
-        if not isinstance(mask, dict) or set(mask) != set(space.spaces):
-            raise _wrong_mask(f"{mask!r}", f"a dict with the keys {list(space.spaces)}")
-        for name, child in space.spaces.items():
-            yield from _mask_leaves(child, mask[name])
-    elif isinstance(space, gymnasium.spaces.Tuple):
-        if not isinstance(mask, tuple | list) or len(mask) != len(space.spaces):
-            raise _wrong_mask(f"{mask!r}", f"a tuple of {len(space.spaces)}")
-        for child, part in zip(space.spaces, mask, strict=True):
-            yield from _mask_leaves(child, part)
-    else:
-        flat = _flat_mask(mask)
-        if isinstance(space, gymnasium.spaces.MultiBinary) and len(flat) == len(sizes):
-            # Gymnasium's way: 0 and 1 are the value that it must have, 2 is any.
-            flat = np.stack([flat != 1, flat != 0], axis=-1).ravel()
-        if len(flat) != sum(sizes):
-            raise _wrong_mask(f"{len(flat)} entries for {space}", f"{sum(sizes)}")
-        yield flat
-
-
-def _flat_mask(mask: Any) -> np.ndarray:
-    """The numbers of an array, or of arrays in tuples and lists of any depth, in order."""
-    if not isinstance(mask, tuple | list):
-        return np.ravel(mask)
-    return np.concatenate([np.ones(0), *map(_flat_mask, mask)])
-
-
-def _wrong_mask(given: str, expected: str) -> UserError:
-    return UserError(f"an action mask has {given}: expected {expected}, one for each choice of each finite set")
-
-
-def _start(space: gymnasium.Space) -> Any:
-    """What the environment calls the first choice."""
-    return getattr(space, "start", 0)

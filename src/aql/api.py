@@ -9,12 +9,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from aql import compile_cache, envs, runs
+from aql import compile_cache, envs, nested, runs
 from aql.agents.base import ActorState, EnvSpec, Mode
 from aql.config import Config, preset
 from aql.envs.base import TimeStep, VectorEnv, no_masks
 from aql.envs.gym_vector import GymVector
-from aql.envs.observations import Observations, row
+from aql.envs.observations import Observations
 from aql.errors import UserError
 from aql.evaluation import Evaluator
 from aql.metrics import Progress
@@ -114,7 +114,7 @@ class AQL:
         else:
             given = [action_masks] if one else action_masks
             if isinstance(given, dict):
-                given = [row(given, i) for i in range(size)]
+                given = [nested.row(given, i) for i in range(size)]
             masks = np.stack([self._env.action_space.mask_from_env(mask) for mask in given])
             if len(masks) != size:
                 raise UserError(f"there are {len(masks)} action masks for {size} observations: one for each is needed")

@@ -10,8 +10,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from aql.actions import UNLIMITED
 from aql.errors import UserError, unknown
+from aql.nested import UNLIMITED
 
 
 def adapt(env: gymnasium.Env, bound: Any = None, observe: Any = None) -> gymnasium.Env:

@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
+from aql import nested
 from aql.actions import ActionSpace
 from aql.envs import observations
 from aql.envs.base import TimeStep, no_masks
@@ -77,7 +78,7 @@ class GymVector:
         if "action_mask" in info:
             # Gymnasium stacks the masks of its environments, and nested ones leaf by leaf.
             stacked = _without_presence(info["action_mask"])
-            rows = [observations.row(stacked, i) for i in range(self.num_envs)]
+            rows = [nested.row(stacked, i) for i in range(self.num_envs)]
             given = info.get("_action_mask", np.ones(self.num_envs, bool))
         elif len(self._ask) == self.num_envs:
             rows, given = [ask() for ask in self._ask], np.ones(self.num_envs, bool)

@@ -7,6 +7,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from aql import nested
 from aql.errors import UserError
 
 MOST_CHANNELS = 16  # of a picture whose first axis they are: stacked frames, mostly
@@ -90,22 +91,15 @@ class FlatObservations(Observations):
         """[B, n] of a batch, stacked leaf by leaf as in Gymnasium, or of a single observation."""
         space, leaf = self._space, observation
         try:
-            while isinstance(space, spaces.Dict | spaces.Tuple):
-                key: Any = next(iter(space.spaces)) if isinstance(space, spaces.Dict) else 0
-                space, leaf = space[key], leaf[key]
+            while inside := nested.parts(space):
+                key, space = next(iter(inside.items()))
+                leaf = leaf[key]
             single = np.ndim(leaf) == len(space.shape or ())
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise _outside(self._space, observation) from error
         if single:
             return self.one(observation)[None], True
-        return np.stack([self.one(row(observation, i)) for i in range(len(leaf))]), False
-
-
-def row(stacked: Any, i: int) -> Any:
-    """The i-th of what was stacked leaf by leaf, inside of dicts and tuples."""
-    if isinstance(stacked, dict):
-        return {name: row(part, i) for name, part in stacked.items()}
-    return tuple(row(part, i) for part in stacked) if isinstance(stacked, tuple) else stacked[i]
+        return np.stack([self.one(nested.row(observation, i)) for i in range(len(leaf))]), False
 
 
 def _numbers(observation: Any) -> np.ndarray:
@@ -121,12 +115,11 @@ def _numbers(observation: Any) -> np.ndarray:
 def _reader(space: gymnasium.Space) -> Callable[[Any], Any]:
     """What gives an observation of the space with every leaf in its own type, and refuses one outside of it."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        names: list[Any] = list(space.spaces if isinstance(space, spaces.Dict) else range(len(space.spaces)))
-        readers = {name: _reader(space[name]) for name in names}
+        readers = {name: _reader(part) for name, part in nested.parts(space).items()}
         kind: Any = dict if isinstance(space, spaces.Dict) else tuple | list
 
         def read_parts(observation: Any) -> Any:
-            if not isinstance(observation, kind) or len(observation) != len(names):
+            if not isinstance(observation, kind) or len(observation) != len(readers):
                 raise _outside(space, observation)
             read = {}
             for name, reader in readers.items():
@@ -164,10 +157,8 @@ def _images(space: gymnasium.Space, path: str = "") -> Iterator[str]:
     """Where pictures are inside of a space."""
     if is_image(space):
         yield path
-    elif isinstance(space, spaces.Dict | spaces.Tuple):
-        names: list[Any] = list(space.spaces if isinstance(space, spaces.Dict) else range(len(space.spaces)))
-        for name in names:
-            yield from _images(space[name], f"{path}[{name!r}]" if path or not isinstance(name, str) else name)
+    for name, part in nested.parts(space).items():
+        yield from _images(part, f"{path}[{name!r}]" if path or not isinstance(name, str) else name)
 
 
 def from_gymnasium(space: gymnasium.Space) -> Observations:
