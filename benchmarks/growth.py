@@ -30,7 +30,7 @@ from aql.agents.base import EnvSpec
 from aql.config import preset
 from aql.experience import Unroll
 from aql.replay import Replay
-from aql.report.curves import COLOURS, GREY, STYLE
+from aql.report.drawing import COLOURS, GREY, STYLE
 from aql.runs import commit
 
 ACTORS, OBSERVED, SUBACTIONS = 8, 20, 6

@@ -22,7 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from aql.report.curves import COLOURS, STYLE, Axis, Curve, band
+from aql.report.curves import Axis, Curve, band
+from aql.report.drawing import COLOURS, STYLE
 
 HERE = Path(__file__).parent
 LEARNERS = ("aql", "sbx-sac", "sbx-td3", "sbx-tqc", "sbx-crossq", "sb3-sac")

@@ -217,7 +217,7 @@ def watch(arguments: list[str]) -> int:
 
 def plot(arguments: list[str]) -> int:
     """draw learning curves of runs and sweeps: aql plot RUN|RESULTS.csv... -o curves.png"""
-    from aql.report import curves
+    from aql.report import curves, drawing
 
     def options(
         runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
@@ -238,7 +238,7 @@ def plot(arguments: list[str]) -> int:
         return runs, output, x, paper, pool
 
     runs, output, x, paper, pool = _parse(options, "plot", arguments)
-    curves.plot(list(runs), output, x, paper, pool)
+    drawing.plot(list(runs), output, x, paper, pool)
     print(output)
     return 0
 

@@ -9,7 +9,7 @@ import pytest
 from aql import cli, sweep
 from aql.config import Config
 from aql.errors import UserError
-from aql.report import curves
+from aql.report import curves, drawing
 from aql.sweep import results
 
 pytest.importorskip("matplotlib")
@@ -139,43 +139,43 @@ class TestFigure:
     def test_a_panel_per_task_and_a_line_per_agent(self, panels: int) -> None:
         tasks = [f"toy/{number}" for number in range(panels)]
         many = [curve(task, agent, seed) for task in tasks for agent in ("aql", "uniform") for seed in (0, 1)]
-        figure = curves.draw(many)
+        figure = drawing.draw(many)
         assert [axes.get_title("left") for axes in figure.axes] == [str(number) for number in range(panels)]
         for axes in figure.axes:
             assert [line.get_label() for line in axes.lines] == ["aql", "uniform"]
             assert len(axes.collections) == 2  # the bands
 
     def test_colours_follow_the_agent(self) -> None:
-        figure = curves.draw([curve("toy/a", "aql"), curve("toy/a", "uniform"), curve("toy/b", "uniform")])
+        figure = drawing.draw([curve("toy/a", "aql"), curve("toy/a", "uniform"), curve("toy/b", "uniform")])
         first, second = figure.axes
         assert first.lines[1].get_color() == second.lines[0].get_color() != first.lines[0].get_color()
         assert [text.get_text() for text in second.texts] == ["aql", "uniform"]
 
     def test_a_row_is_labelled_with_its_own_lines(self) -> None:
         agents = {"toy/a": "aql", "toy/b": "uniform", "toy/c": "exact", "toy/d": "qtopt", "toy/e": "impala"}
-        figure = curves.draw([curve(task, agent) for task, agent in agents.items()])
+        figure = drawing.draw([curve(task, agent) for task, agent in agents.items()])
         labels = [sorted(text.get_text() for text in axes.texts) for axes in figure.axes]
         assert labels == [[], [], ["aql", "exact", "uniform"], [], ["impala", "qtopt"]]
 
     def test_the_paper_beside_the_run(self) -> None:
         own = [curve("control/walker-walk", seed=seed, x=(0, 6e5), y=(0, 900)) for seed in (0, 1)]
-        (axes,) = curves.draw(own).axes
+        (axes,) = drawing.draw(own).axes
         assert [line.get_label() for line in axes.lines][:2] == ["aql", "paper"]
         np.testing.assert_allclose(np.asarray(axes.lines[1].get_ydata()), [271.1, 327.47], atol=0.01)
         assert [text.get_text() for text in axes.texts] == ["aql", "paper, 200M"]
-        (axes,) = curves.draw(own, "minutes").axes
+        (axes,) = drawing.draw(own, "minutes").axes
         assert "paper" not in [line.get_label() for line in axes.lines]
-        (axes,) = curves.draw(own, paper=False).axes
+        (axes,) = drawing.draw(own, paper=False).axes
         assert len(axes.lines) == 1
 
     def test_a_final_return_far_above_does_not_flatten_the_curve(self) -> None:
-        (axes,) = curves.draw([curve("control/humanoid-stand", y=(0, 8))]).axes
+        (axes,) = drawing.draw([curve("control/humanoid-stand", y=(0, 8))]).axes
         assert axes.get_ylim()[1] < 10
         assert "315" in [text.get_text() for text in axes.texts]
 
     def test_command_draws_a_run_with_its_training(self, tmp_path: Path) -> None:
         run = write_run(tmp_path / "run", Config(env="toy/chain"))
-        (axes,) = curves.draw(curves.read([run])).axes
+        (axes,) = drawing.draw(curves.read([run])).axes
         assert [line.get_label() for line in axes.lines] == ["aql", "training"]
         for ending in ("png", "svg"):
             picture = tmp_path / f"new/curves.{ending}"

@@ -15,7 +15,7 @@ import numpy as np
 from aql import metrics, runs
 from aql.config import Config, preset
 from aql.errors import UserError
-from aql.report import curves
+from aql.report import curves, drawing
 from aql.report.curves import Curve
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def _curves(found: Sequence[Curve], pool: bool) -> Iterator[str]:
     yield "<h2>Learning</h2>"
     for axis in get_args(curves.Axis):
         try:
-            yield f"<figure>{_picture(curves.draw(found, axis, pool=pool), f'greedy return against {axis}')}</figure>"
+            yield f"<figure>{_picture(drawing.draw(found, axis, pool=pool), f'greedy return against {axis}')}</figure>"
         except UserError as error:
             yield f'<p class="quiet">No curves against {axis}: {escape(str(error))}.</p>'
 
@@ -139,11 +139,11 @@ def _charts(series: dict[str, list[tuple[float, float]]]) -> "Figure":
     from matplotlib.ticker import EngFormatter, MaxNLocator, StrMethodFormatter
 
     rows = math.ceil(len(series) / CHART_COLUMNS)
-    with mpl.rc_context(curves.STYLE):
+    with mpl.rc_context(drawing.STYLE):
         figure = Figure(figsize=(2.2 * CHART_COLUMNS + 1, 1.5 * rows), layout="constrained")
         for index, (name, points) in enumerate(series.items()):
             axes = figure.add_subplot(rows, CHART_COLUMNS, index + 1)
-            axes.plot(*np.array(points).T, color=curves.COLOURS[0], linewidth=1.2)
+            axes.plot(*np.array(points).T, color=drawing.COLOURS[0], linewidth=1.2)
             axes.set_title(name.replace("_", " "), size=9)
             axes.xaxis.set_major_locator(MaxNLocator(3))
             axes.yaxis.set_major_locator(MaxNLocator(3))
