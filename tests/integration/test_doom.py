@@ -93,17 +93,18 @@ def _kill(game: GameProcess) -> None:
     os.kill(game.pid, signal.SIGKILL)
 
 
-def _signal_while_it_starts(game: GameProcess, what: signal.Signals, delay: float) -> threading.Thread:
-    """Signals the engine so many seconds after it has told its process id."""
+def _signal_while_it_starts(game: GameProcess, what: signal.Signals, after: float) -> threading.Thread:
+    """Signals the engine once it has worked so many seconds: it needs about 0.2, however busy the machine is."""
 
     def act() -> None:
         while True:
+            # The process id comes into being in two moments: no file, an empty one.
             with contextlib.suppress(FileNotFoundError, ValueError):
-                pid = game.pid
-                break
-            time.sleep(0.005)
-        time.sleep(delay)
-        os.kill(pid, what)
+                nanoseconds = Path(f"/proc/{game.pid}/schedstat").read_text().split()[0]
+                if int(nanoseconds) >= 1e9 * after:
+                    break
+            time.sleep(0.002)
+        os.kill(game.pid, what)
 
     thread = threading.Thread(target=act)
     thread.start()
@@ -398,9 +399,9 @@ def test_an_engine_that_dies_between_episodes_is_replaced_too(small: ExploreEnv)
     assert not np.array_equal(small.reset(seed=9)[0], expected)  # and the new one takes new maps
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.05, 0.3])
-def test_an_engine_that_dies_while_it_starts_is_started_again(small: ExploreEnv, delay: float) -> None:
-    killer = _signal_while_it_starts(small.engine.process, signal.SIGKILL, delay)
+@pytest.mark.parametrize("after", [0.0, 0.02, 0.08])
+def test_an_engine_that_dies_while_it_starts_is_started_again(small: ExploreEnv, after: float) -> None:
+    killer = _signal_while_it_starts(small.engine.process, signal.SIGKILL, after)
     first = small.reset(seed=8)[0]
     killer.join()
     assert small.restarts == 1
@@ -413,7 +414,7 @@ def test_an_engine_that_hangs_while_it_starts_is_started_again(
     small: ExploreEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog, "HANGS_AFTER", 5.0)  # a start takes a second on a busy machine
-    hanging = _signal_while_it_starts(small.engine.process, signal.SIGSTOP, delay=0.1)
+    hanging = _signal_while_it_starts(small.engine.process, signal.SIGSTOP, after=0.02)
     small.reset(seed=8)
     hanging.join()
     assert small.restarts == 1
