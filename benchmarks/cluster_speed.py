@@ -83,7 +83,7 @@ def measure(config: Config, kind: str, seconds: float, learn: bool) -> Speed:
     with ExitStack() as stack:
         eval_env = envs.make(config.env, 1)
         stack.callback(eval_env.close)
-        agent = agents.make(config, EnvSpec(eval_env.observation_shape, eval_env.action_space))
+        agent = agents.make(config, EnvSpec.of(eval_env))
         actor: Any = stack.enter_context(acting(config, agent))
         trainer = local.Trainer(config, agent, actor, eval_env)
         params = trainer.learner.params

@@ -14,7 +14,6 @@ from aql.agents.base import ActorState, EnvSpec, Mode
 from aql.config import Config, preset
 from aql.envs.base import TimeStep, VectorEnv, no_masks
 from aql.envs.gym_vector import GymVector
-from aql.envs.observations import Observations
 from aql.errors import UserError
 from aql.evaluation import Evaluator
 from aql.metrics import Progress
@@ -54,8 +53,6 @@ class AQL:
                 f"workers is {self.config.workers}: here actors and learner share a process; use `aql train`"
             )
         self._env = self._make_env(self.config.actors)
-        plain = Observations(self._env.observation_shape, self._env.observation_dtype)
-        self._observations: Observations = getattr(self._env, "observations", plain)
         self._eval_env = self._make_env(self.config.eval_episodes)
         if EnvSpec.of(self._env) != EnvSpec.of(self._eval_env):
             raise UserError("the environments for training and evaluation have different spaces: make equal ones")
@@ -107,7 +104,7 @@ class AQL:
         An agent with a memory remembers from call to call, for each size of batch apart. `first` says where an episode
         begins, so that it forgets; `reward` is that of the action before, for `see_last_action`.
         """
-        batch, one = self._observations.batch(observation)
+        batch, one = self._env.observations.batch(observation)
         agent, size = self._trainer.agent, len(batch)
         if action_masks is None:
             masks = no_masks(size)

@@ -97,7 +97,7 @@ def check(env_id: str, config: Config, steps: int = 1000) -> Report:
     build = envs.builder(env_id)
     if build is None:
         ours = envs.make(env_id, 1)
-        report.facts["observation"] = f"{ours.observation_shape} of {ours.observation_dtype}"
+        report.facts["observation"] = ours.observations.describe()
         _describe_actions(report, config, EnvSpec.of(ours))
         ours.close()
         _compare(report, lambda: list(_play_vector(env_id, steps, config.seed)))
@@ -114,9 +114,9 @@ def check(env_id: str, config: Config, steps: int = 1000) -> Report:
     env.close()
     try:
         becomes = observations.from_gymnasium(env.observation_space)
-        report.facts["observation"] += f", becomes {becomes.shape} of {becomes.dtype}"
+        report.facts["observation"] += f", becomes {becomes.describe()}"
         space = ActionSpace.from_gymnasium(env.action_space)
-        _describe_actions(report, config, EnvSpec(becomes.shape, space, becomes.dtype))
+        _describe_actions(report, config, EnvSpec(becomes.shape, space, becomes.dtype, becomes.parts))
     except UserError as error:
         report.error(str(error))
         return report
@@ -285,6 +285,9 @@ def _look(
         array = becomes.one(observation)
     except UserError as error:
         raise UserError(f"{error} (at step {step} of an episode)") from error
+    if becomes.parts is not None:
+        images, numbers = becomes.parts.unpack(array)
+        array = np.concatenate([*(np.ravel(image) for image in images), numbers])
     if isinstance(space, gymnasium.spaces.Box) and np.asarray(observation).dtype != space.dtype:
         given = np.asarray(observation).dtype
         report.warning(f"observations are {given}, and their space says {space.dtype}: return what it says")

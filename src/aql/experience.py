@@ -13,7 +13,7 @@ class Unroll(NamedTuple):
     pair (t-1, t) is a transition unless `first[:, t]`, where a new episode starts.
     """
 
-    observation: Any  # [B, T+1, *observation_shape]
+    observation: Any  # [B, T+1, *observations.shape]
     action: Any  # [B, T+1, D] what was done
     reward: Any  # [B, T+1]
     discount: Any  # [B, T+1] 0 at a true termination only

@@ -62,8 +62,8 @@ def test_same_as_dm_control(name: Any) -> None:
     assert ours.observation_keys == tuple(spec)
     for key in spec:
         assert getattr(raw, key)[0].shape == spec[key].shape, key
-    assert ours.observation_shape == first.observation.shape[1:]
-    assert ours.observation_shape == (sum(int(np.prod(s.shape)) for s in spec.values()),)
+    assert ours.observations.shape == first.observation.shape[1:]
+    assert ours.observations.shape == (sum(int(np.prod(s.shape)) for s in spec.values()),)
     assert ours.action_space == control.DmControlEnv(suite, domain, task).action_space
     bounds = theirs.action_spec()
     limit = 1 if domain == "lqr" else np.inf  # which has no bounds: dm_control says 1e10, we say 1

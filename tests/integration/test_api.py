@@ -151,7 +151,7 @@ def test_a_run_of_the_command_is_loaded(tmp_path: Path) -> None:
     assert cli.main(arguments) == 0
     model = aql.load(run)
     assert model.actor_steps == 400
-    action = model.predict(np.zeros(model._env.observation_shape, np.float32))
+    action = model.predict(np.zeros(model._env.observations.shape, np.float32))
     assert action.shape == (model._env.action_space.dimensions,)
     with pytest.raises(aql.UserError, match=f"load the run's own folder, {run}"):
         aql.load(next((run / "checkpoints").iterdir()))

@@ -598,8 +598,9 @@ def test_scenarios_of_vizdoom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="bound="):
         envs.make("VizdoomDeathmatch-MultiBinary-v1?observe=screen", 1)
-    with pytest.raises(UserError, match="observe=screen"):
-        envs.make("VizdoomBasic-v1", 1)
+    basic = envs.make("VizdoomBasic-v1", 1)  # its picture, and its variables beside it
+    assert basic.observations.describe() == "an image (240, 320, 3) and 1 numbers"
+    basic.close()
     options = "observe=screen&screen_resolution=RES_160X120&frame_skip=4"
     hybrid = envs.make(f"VizdoomDeathmatch-MultiBinary-v1?bound=10&{options}", 2)
     assert hybrid.action_space.subactions == (*[Discrete(2)] * 17, *[Interval(-10, 10)] * 3)

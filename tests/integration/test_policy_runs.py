@@ -94,7 +94,7 @@ def test_the_command_says_why_d3pg_takes_no_choices(capsys: Any) -> None:
 def test_in_python(agent: str, tmp_path: Path) -> None:
     settings = {name: value for name, value in (TINY | RUNS[agent]).items() if name not in ("env", "steps")}
     model = aql.AQL(RUNS[agent]["env"], agent=agent, **settings).learn(160, progress=False)
-    shape = model._env.observation_shape
+    shape = model._env.observations.shape
     observation = np.random.default_rng(0).normal(size=(3, *shape)).astype(np.float32)
     model.save(tmp_path / "model")
     loaded = aql.load(tmp_path / "model")

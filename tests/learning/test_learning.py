@@ -3,11 +3,13 @@
 import functools
 from typing import Any
 
+import gymnasium
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from toy_training import embed, greedy_return, train
 
+import aql
 from aql.actions import ActionSpace, Discrete, Interval
 from aql.config import Config
 from aql.envs import toys
@@ -196,3 +198,31 @@ def test_pictures() -> None:
     learned = greedy_return(trainer)
     print(f"spot: {learned:.3f}")
     assert learned > 0.95  # 0.25 by chance
+
+
+class Flag(gymnasium.Env):
+    """A bright or a dark picture and a number of either sign: 1 for saying whether exactly one of them is up."""
+
+    observation_space = gymnasium.spaces.Dict(
+        level=gymnasium.spaces.Box(-np.inf, np.inf, (1,)), picture=gymnasium.spaces.Box(0, 255, (8, 8, 1), np.uint8)
+    )
+    action_space = gymnasium.spaces.Tuple([gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(3)])
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._bright, self._up = self.np_random.integers(0, 2, 2)
+        picture = np.full((8, 8, 1), 200 if self._bright else 60, np.uint8)
+        return {"level": np.array([100.0 if self._up else 99.0]), "picture": picture}, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        right = action[0] == (self._bright ^ self._up) and action[1] == 2
+        return self.reset()[0], float(right), True, False, {}
+
+
+def test_pictures_with_numbers_beside_them() -> None:
+    model = aql.AQL(Flag, gamma=0.0, embedding_size=16, critic_layers=(64, 64), eval_every=10**6)
+    model.learn(8_000, progress=False)
+    earned = model.evaluate(100).mean
+    print(f"flag: {earned:.3f}")
+    assert earned > 0.95  # 1/6 by chance; 1/2 at most for whoever sees one of the two alone
+    model.close()

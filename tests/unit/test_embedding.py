@@ -13,12 +13,15 @@ from aql.agents.base import EnvSpec
 from aql.agents.embedding import Embedding
 from aql.config import Config
 from aql.envs.base import TimeStep, no_masks
+from aql.envs.observations import Parts
 from aql.experience import Unroll
 from aql.networks import apply, pixels
 
 SPACE = ActionSpace((Discrete(3), Interval(-1, 1, bins=5)))
 VECTOR = EnvSpec((3,), SPACE)
 IMAGE = EnvSpec((12, 12, 3), SPACE, np.dtype(np.uint8))
+PARTS = Parts(((12, 12, 3), (8, 4, 1)), 3)
+MIXED = EnvSpec((PARTS.num_bytes,), SPACE, np.dtype(np.uint8), PARTS)
 SMALL: dict[str, Any] = {"critic_layers": (8,), "proposal_layers": (8,), "embedding_size": 6, "enumerate_small": False}
 B, T = 2, 5
 
@@ -31,7 +34,10 @@ def _unrolls(env: EnvSpec, memory_length: int, seed: int = 0) -> Unroll:
     rng = np.random.default_rng(seed)
     shape = (B, T)
     image = env.observation_dtype == np.uint8
-    observation = rng.integers(0, 256, (*shape, *env.observation_shape)) if image else rng.normal(size=(*shape, 3))
+    numbers = rng.normal(size=(*shape, 3)).astype(np.float32)
+    observation = rng.integers(0, 256, (*shape, *env.observation_shape)) if image else numbers
+    if env.observation_parts is not None:
+        observation[..., -12:] = numbers.view(np.uint8)
     action = np.stack([rng.integers(0, 3, shape), rng.integers(-2, 3, shape) / 2], axis=-1).astype(np.float32)
     extras = {"best_action": action, "from_proposal": np.zeros(shape, bool)}
     if memory_length:
@@ -60,7 +66,7 @@ def test_vectors_without_memory_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("see_last_action", [True, False])
-@pytest.mark.parametrize("env", [VECTOR, IMAGE], ids=["vector", "image"])
+@pytest.mark.parametrize("env", [VECTOR, IMAGE, MIXED], ids=["vector", "image", "mixed"])
 def test_the_learner_sees_what_the_actor_saw(env: EnvSpec, see_last_action: bool) -> None:
     """Step by step with a memory as an actor, or at once from the memory at the start of an unroll: the same."""
     embedding = _embedding(env, memory_size=4, see_last_action=see_last_action, normalise_observations=False)
@@ -84,6 +90,25 @@ def test_the_learner_sees_what_the_actor_saw(env: EnvSpec, see_last_action: bool
         acted.append(seen)
     learned = embedding.learn(torso, embedding.init_statistics(), unrolls)
     np.testing.assert_allclose(learned, jnp.stack(acted, axis=1), rtol=1e-5, atol=1e-6)
+
+
+def test_images_go_through_a_network_each_and_numbers_beside_them() -> None:
+    embedding = _embedding(MIXED)
+    torso = embedding.init(jax.random.key(0))
+    unrolls = _unrolls(MIXED, 0)
+    numbers = unrolls.observation[..., -12:].copy().view(np.float32).astype(np.float64)
+    statistics = embedding.observe(embedding.init_statistics(), jnp.asarray(unrolls.observation))
+    seen = np.asarray(embedding.learn(torso, statistics, unrolls))
+    assert seen.shape == (B, T, 6 + 6 + 3)
+    moments = numbers.reshape(-1, 3)
+    np.testing.assert_allclose(seen[..., -3:], (numbers - moments.mean(0)) / moments.std(0), rtol=1e-4, atol=1e-5)
+    for start, stop, changes in ((0, 432, slice(0, 6)), (432, 464, slice(6, 12))):
+        other = unrolls.observation.copy()
+        other[..., start:stop] = 255 - other[..., start:stop]
+        changed = np.asarray(embedding.learn(torso, statistics, unrolls._replace(observation=other))) != seen
+        assert changed[..., changes].any()
+        changed[..., changes] = False
+        assert not changed.any()
 
 
 def test_a_new_episode_forgets() -> None:

@@ -349,7 +349,7 @@ class _Once(gymnasium.Env):
 )
 def test_an_evaluation_tells_the_share_of_successes(infos: list[dict[str, Any]], share: float | None) -> None:
     vector = envs.from_envs([_Once(**info) for info in infos])
-    agent = agents.make(preset("fast"), EnvSpec(vector.observation_shape, vector.action_space))
+    agent = agents.make(preset("fast"), EnvSpec.of(vector))
     evaluator = Evaluator(agent, vector, seed=0)
     evaluator.evaluate(agent.acting_params(agent.init(jax.random.key(0))))
     assert evaluator.success == share

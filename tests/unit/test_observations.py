@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.vector.utils import concatenate, create_empty_array
 
 from aql.envs.observations import from_gymnasium
 from aql.errors import UserError
@@ -80,14 +82,55 @@ def test_channels_go_last() -> None:
     assert from_gymnasium(spaces.Box(0, 255, (5, 6, 3), np.uint8)).shape == (5, 6, 3)
 
 
+MIXED = spaces.Dict(
+    body=spaces.Tuple([spaces.Discrete(3), spaces.Box(-1, 1, (2,), np.float64)]),
+    eye=spaces.Box(0, 255, (2, 4, 5), np.uint8),  # channels first
+    head=spaces.Dict(eye=spaces.Box(0, 255, (3, 3, 1), np.uint8), tilt=spaces.Box(-np.inf, np.inf, ())),
+)
+
+
+def test_images_and_numbers_side_by_side() -> None:
+    read = from_gymnasium(MIXED)
+    assert read.describe() == "an image (4, 5, 2) and an image (3, 3, 1) and 6 numbers"
+    eyes = np.arange(40, dtype=np.uint8).reshape(2, 4, 5), np.full((3, 3, 1), 255, np.uint8)
+    seen = {"body": (1, np.array([0.1, -1])), "eye": eyes[0], "head": {"eye": eyes[1], "tilt": np.float32(1e-30)}}
+    row = read.one(seen)
+    assert row.shape == (40 + 9 + 4 * 6,)
+    assert row.dtype == np.uint8
+    assert read.parts is not None
+    images, numbers = read.parts.unpack(jnp.asarray(row))
+    np.testing.assert_array_equal(images[0], np.moveaxis(eyes[0], 0, -1))
+    np.testing.assert_array_equal(images[1], eyes[1])
+    np.testing.assert_array_equal(numbers, np.array([0, 1, 0, 0.1, -1, 1e-30], np.float32))
+    batch, single = read.batch(seen)
+    assert single
+    np.testing.assert_array_equal(batch, [row])
+    stacked: Any = create_empty_array(MIXED, 2)
+    MIXED.seed(0)
+    rows = [MIXED.sample(), MIXED.sample()]
+    batch, single = read.batch(concatenate(MIXED, rows, stacked))
+    assert not single
+    np.testing.assert_array_equal(batch, [read.one(one) for one in rows])
+
+
 @pytest.mark.parametrize(
-    ("space", "words"),
+    ("part", "value", "words"),
     [
-        (spaces.Dict(eye=IMAGE), r"with images \(eye\): name the part to see by the id, as in ID\?observe=eye"),
-        (spaces.Tuple([spaces.Discrete(2), IMAGE]), r"Tuple with images \(\[1\]\): use gymnasium.wrappers"),
-        (spaces.Dict(head=spaces.Dict(eye=IMAGE)), r"with images \(head\['eye'\]\): use gymnasium.wrappers"),
+        (
+            "eye",
+            np.zeros((4, 5, 2), np.uint8),
+            r"in part 'eye', an observation has shape \(4, 5, 2\): expected \(2, 4, 5",
+        ),
+        ("body", (1, np.array([0, 3.0])), r"in part 'body', in part 1, an observation has 3 in entry 1, outside"),
+        ("head", {"eye": np.zeros((3, 3, 1), np.uint8)}, "in part 'head', the observation .* is not in"),
+        (
+            "head",
+            {"eye": np.zeros((3, 3, 1), np.uint8), "tilt": np.nan},
+            "in part 'head', in part 'tilt', .* not a number",
+        ),
     ],
 )
-def test_images_inside_are_not_flattened(space: Any, words: str) -> None:
+def test_mixed_observations_outside_of_their_space(part: str, value: Any, words: str) -> None:
+    MIXED.seed(0)
     with pytest.raises(UserError, match=words):
-        from_gymnasium(space)
+        from_gymnasium(MIXED).one({**MIXED.sample(), part: value})

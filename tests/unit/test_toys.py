@@ -43,8 +43,8 @@ def test_contract(name: Any) -> None:
         np.testing.assert_array_equal(after.discount[after.first], 1)
         assert np.all(after.last[after.discount == 0])
     for step in once:
-        assert step.observation.shape == (3, *env.observation_shape)
-        assert [x.dtype for x in step] == [env.observation_dtype, np.float32, np.float32, bool, bool, bool]
+        assert step.observation.shape == (3, *env.observations.shape)
+        assert [x.dtype for x in step] == [env.observations.dtype, np.float32, np.float32, bool, bool, bool]
     if name in BANDITS:
         assert np.any(once[0].observation != stream(2)[0].observation)
 

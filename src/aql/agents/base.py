@@ -7,6 +7,7 @@ import numpy as np
 
 from aql.actions import ActionSpace
 from aql.envs.base import TimeStep, VectorEnv
+from aql.envs.observations import Parts
 from aql.experience import Unroll
 from aql.networks.proposals import Conditionals
 
@@ -23,11 +24,13 @@ class EnvSpec(NamedTuple):
     observation_shape: tuple[int, ...]
     action_space: ActionSpace
     observation_dtype: np.dtype = np.dtype(np.float32)
+    observation_parts: Parts | None = None
 
     @classmethod
     def of(cls, env: VectorEnv) -> "EnvSpec":
         """Read off the environment."""
-        return cls(env.observation_shape, env.action_space, np.dtype(env.observation_dtype))
+        seen = env.observations
+        return cls(seen.shape, env.action_space, seen.dtype, seen.parts)
 
 
 class Decision(NamedTuple):

@@ -1,10 +1,11 @@
 """From what actors see to the state embedding that an agent's networks share.
 
-Vectors are normalised, images go through a network, and whoever wants to remember gets an LSTM, which may also hear
-of the last action and reward. On the Control Suite it is the identity, as in the paper.
+Numbers are normalised, images go through a network each, and whoever wants to remember gets an LSTM, which may also
+hear of the last action and reward. On the Control Suite it is the identity, as in the paper.
 """
 
 import dataclasses
+import math
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from aql.actions import ActionSpace
 from aql.agents.base import EnvSpec, Params
 from aql.config import Config
 from aql.envs.base import TimeStep
+from aql.envs.observations import Parts
 from aql.experience import Unroll
 from aql.networks import apply, pixels, torsos
 
@@ -31,16 +33,31 @@ class Embedding:
 
     @property
     def _torso(self) -> pixels.Torso:
-        image = IMAGES[self.config.image_torso](self.config.embedding_size) if self._is_image else None
-        return pixels.Torso(image, self.config.memory_size)
+        network = IMAGES[self.config.image_torso]
+        networks = tuple(network(self.config.embedding_size) for _ in self._parts.images)
+        return pixels.Torso(networks, self.config.memory_size)
 
     @property
-    def _is_image(self) -> bool:
-        return len(self.env.observation_shape) == 3 and self.env.observation_dtype == np.uint8
+    def _parts(self) -> Parts:
+        """The images and numbers of an observation."""
+        shape = self.env.observation_shape
+        if self.env.observation_parts is not None:
+            return self.env.observation_parts
+        if len(shape) == 3 and self.env.observation_dtype == np.uint8:
+            return Parts((shape,), 0)
+        return Parts((), math.prod(shape))
+
+    def _split(self, observation: jax.Array) -> tuple[list[jax.Array], jax.Array]:
+        """Observations [B, T, *observation_shape] -> each image [B, T, H, W, C], the numbers [B, T, n]."""
+        if self.env.observation_parts is not None:
+            return self.env.observation_parts.unpack(observation)
+        if self._parts.images:
+            return [observation], jnp.zeros((*observation.shape[:2], 0))
+        return [], observation.reshape(*observation.shape[:2], -1)
 
     @property
     def _normalises(self) -> bool:
-        return self.config.normalise_observations and not self._is_image
+        return self.config.normalise_observations and self._parts.numbers > 0
 
     @property
     def _action_size(self) -> int:
@@ -54,13 +71,14 @@ class Embedding:
     def init(self, key: jax.Array) -> Params:
         """Parameters of the torso; none if it is the identity."""
         more = jnp.zeros((1, 1, self._action_size + bool(self._action_size)))
-        observation = jnp.zeros((1, 1, *self.env.observation_shape))
+        observation = jnp.zeros((1, 1, *self.env.observation_shape), self.env.observation_dtype)
+        images, numbers = self._split(observation)
         state = jnp.zeros((1, 2 * self.config.memory_size))
-        return self._torso.init(key, observation, more, jnp.zeros((1, 1), bool), state)
+        return self._torso.init(key, images, jnp.concatenate([numbers, more], axis=-1), jnp.zeros((1, 1), bool), state)
 
     def init_statistics(self) -> torsos.Statistics:
         """Of no observations."""
-        return torsos.init_statistics(self.env.observation_shape if self._normalises else ())
+        return torsos.init_statistics((self._parts.numbers,) if self._normalises else ())
 
     def init_memory(self, num_actors: int) -> jax.Array:
         """[B, S] before the first step."""
@@ -68,15 +86,17 @@ class Embedding:
 
     def example(self, torso: Params) -> jax.Array:
         """[1, E] of the shape that the other networks are made for."""
-        observation, one = jnp.zeros((1, *self.env.observation_shape)), jnp.ones(1)
+        observation = jnp.zeros((1, *self.env.observation_shape), self.env.observation_dtype)
+        one = jnp.ones(1)
         now = TimeStep(observation, one, one, first=one > 0, last=one < 0, mask=None)
         return self.act(torso, self.init_statistics(), now, self.init_memory(1))[0]
 
     def observe(self, statistics: torsos.Statistics, observation: jax.Array) -> torsos.Statistics:
-        """The statistics with observations [..., *observation_shape] counted in, if they are used."""
+        """The statistics with the numbers in observations [B, T, *observation_shape] counted in, if they are used."""
         if not self._normalises:
             return statistics
-        return torsos.update_statistics(statistics, observation.reshape(-1, *self.env.observation_shape))
+        _, numbers = self._split(observation)
+        return torsos.update_statistics(statistics, numbers.reshape(-1, self._parts.numbers))
 
     def act(
         self, torso: Params, statistics: torsos.Statistics, now: TimeStep, memory: jax.Array
@@ -129,9 +149,10 @@ class Embedding:
         state: jax.Array,
     ) -> tuple[jax.Array, jax.Array]:
         """All with axes [B, T], but the LSTM's state [B, 2 * memory_size] before them."""
+        images, numbers = self._split(observation)
         if self._normalises:
-            observation = torsos.normalise(statistics, observation)
-        more = jnp.zeros((*reward.shape, 0))
+            numbers = torsos.normalise(statistics, numbers)
         if self._action_size:  # a new episode has neither
             more = jnp.where(first[..., None], 0, jnp.concatenate([last_action, reward[..., None]], axis=-1))
-        return apply(self._torso, torso, observation, more, first, state)
+            numbers = jnp.concatenate([numbers, more], axis=-1)
+        return apply(self._torso, torso, images, numbers, first, state)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from aql.actions import ActionSpace
+from aql.envs.observations import Observations
 
 
 class TimeStep(NamedTuple):
@@ -14,7 +15,7 @@ class TimeStep(NamedTuple):
     is not a transition. Reward and discount belong to the action before; they mean nothing where `first`.
     """
 
-    observation: Any  # [B, *observation_shape]
+    observation: Any  # [B, *observations.shape]
     reward: Any  # [B] float32
     discount: Any  # [B] float32, 0 at a true termination only: a time limit has discount 1
     first: Any  # [B] bool
@@ -32,8 +33,7 @@ class VectorEnv(Protocol):
 
     num_envs: int
     action_space: ActionSpace
-    observation_shape: tuple[int, ...]
-    observation_dtype: np.dtype
+    observations: Observations
 
     def reset(self, seed: int | None) -> TimeStep:
         """Starts new episodes in all environments.

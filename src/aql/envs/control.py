@@ -15,6 +15,7 @@ import numpy as np
 from aql.actions import ActionSpace
 from aql.envs.base import TimeStep, VectorEnv, no_masks
 from aql.envs.ids import refuse_options
+from aql.envs.observations import Observations
 from aql.envs.serial import Outcome, RenderedEnv, SerialVector, spread_seed
 from aql.errors import UserError, unknown
 
@@ -155,8 +156,7 @@ class EnvPoolVector:
         self.observation_keys = _ORDER.get(name) or tuple(k for k in observation._fields if k not in hidden)
         length = sum(int(np.prod(getattr(observation, key).shape)) for key in self.observation_keys)
         self.action_space = _action_space(spec.action_spec())
-        self.observation_shape: tuple[int, ...] = (length,)
-        self.observation_dtype = np.dtype(np.float32)
+        self.observations = Observations((length,))
 
     def reset(self, seed: int | None) -> TimeStep:
         """Starts new episodes in all environments; a seed makes a new pool."""
@@ -208,8 +208,7 @@ class DmControlEnv:
         self.observation_keys = tuple(self._env.observation_spec())
         length = sum(int(np.prod(spec.shape)) for spec in self._env.observation_spec().values())
         self.action_space = _action_space(self._env.action_spec())
-        self.observation_shape: tuple[int, ...] = (length,)
-        self.observation_dtype = np.dtype(np.float32)
+        self.observations = Observations((length,))
 
     def reset(self, seed: int | None) -> Outcome:
         """Starts an episode. A seed loads the task again: some tasks draw the model itself from it."""

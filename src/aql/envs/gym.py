@@ -24,8 +24,7 @@ Build = Callable[..., gymnasium.Env]  # makes one environment; keywords go to it
 class GymEnv:
     """One Gymnasium environment, its spaces turned into ours.
 
-    Boxes become float32, a finite set becomes one-hot
-    and everything nested is flattened into one float32 vector, as `gymnasium.spaces.utils.flatten` does.
+    What observations become, `Observations` knows.
     Whether an episode reached its goal comes from `info["success"]` or, as sb3 has it, `info["is_success"]`.
     """
 
@@ -36,7 +35,6 @@ class GymEnv:
         self.action_space = ActionSpace.from_gymnasium(env.action_space)
         self._masks = Masks(env, self.action_space)
         self.observations = observations.from_gymnasium(env.observation_space)
-        self.observation_shape, self.observation_dtype = self.observations.shape, self.observations.dtype
 
     def reset(self, seed: int | None) -> Outcome:
         """Starts an episode."""
@@ -160,7 +158,7 @@ def from_envs(envs: Sequence[gymnasium.Env]) -> SerialVector:
     for env in envs[1:]:
         if env.action_space != envs[0].action_space or env.observation_space != envs[0].observation_space:
             raise UserError(f"{env} and {envs[0]} have different spaces: the environments of a vector share them")
-    return SerialVector(singles, singles[0].observations)
+    return SerialVector(singles)
 
 
 def make(build: Build, num_envs: int) -> SerialVector:

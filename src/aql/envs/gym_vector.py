@@ -26,7 +26,6 @@ class GymVector:
         self.num_envs = env.num_envs
         self.action_space = ActionSpace.from_gymnasium(env.single_action_space)
         self.observations = observations.from_gymnasium(env.single_observation_space)
-        self.observation_shape, self.observation_dtype = self.observations.shape, self.observations.dtype
         self._action: np.ndarray | None = None
         self._last = np.zeros(self.num_envs, bool)
         self._steps = 0  # since the last reset of all

@@ -1,9 +1,15 @@
 """From the observations of an environment to the arrays that networks get."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeGuard
 
 import gymnasium
+import jax
+import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 
@@ -12,14 +18,47 @@ from aql.errors import UserError
 
 MOST_CHANNELS = 16  # of a picture whose first axis they are: stacked frames, mostly
 ROUNDING = 1e-5  # how far a float may be outside of its bounds, relative to them
+LONGEST_WORDS = 200  # of an observation in an error
+FLOAT = np.dtype(np.float32)
+
+
+class Parts(NamedTuple):
+    """What a row of bytes holds that stands for images and numbers: the images as they are, the numbers as float32."""
+
+    images: tuple[tuple[int, ...], ...]  # [height, width, channels] of each
+    numbers: int
+
+    @property
+    def num_bytes(self) -> int:
+        """Of a row."""
+        return sum(math.prod(shape) for shape in self.images) + 4 * self.numbers
+
+    def pack(self, images: Sequence[np.ndarray], numbers: np.ndarray) -> np.ndarray:
+        """One observation as a row of bytes."""
+        return np.concatenate([*(image.reshape(-1) for image in images), numbers.astype(np.float32).view(np.uint8)])
+
+    def unpack(self, rows: jax.typing.ArrayLike) -> tuple[list[jax.Array], jax.Array]:
+        """Rows [..., num_bytes] -> each image [..., height, width, channels], and the numbers [..., numbers]."""
+        rows = jnp.asarray(rows)
+        *leading, _ = rows.shape
+        ends = list(itertools.accumulate(math.prod(shape) for shape in self.images))
+        *images, rest = jnp.split(rows, ends, axis=-1)
+        shaped = [image.reshape(*leading, *shape) for image, shape in zip(images, self.images, strict=True)]
+        return shaped, jax.lax.bitcast_convert_type(rest.reshape(*leading, self.numbers, 4), jnp.float32)
 
 
 class Observations:
     """Observations that are arrays of one shape and type already."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    parts: Parts | None = None  # of what is packed into a row of bytes
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype = FLOAT) -> None:
         self.shape = shape
         self.dtype = dtype
+
+    def describe(self) -> str:
+        """What a network gets to see."""
+        return f"{self.shape} of {self.dtype}"
 
     def one(self, observation: Any) -> np.ndarray:
         """One observation as an array of `shape`."""
@@ -48,7 +87,7 @@ class BoxObservations(Observations):
         self._channels_first = is_image(space) and shape[0] <= MOST_CHANNELS and shape[0] < min(shape[1:])
         if self._channels_first:
             shape = (*shape[1:], shape[0])
-        super().__init__(shape, np.dtype(np.uint8 if is_image(space) else np.float32))
+        super().__init__(shape, np.dtype(np.uint8) if is_image(space) else FLOAT)
         self._bounds = low, high = space.low.astype(np.float64), space.high.astype(np.float64)
         self._low, self._high = low - ROUNDING * (1 + abs(low)), high + ROUNDING * (1 + abs(high))
         # Bytes that may be anything need no look at every one of them.
@@ -81,7 +120,7 @@ class FlatObservations(Observations):
         self._read = _reader(space)
         flat = spaces.utils.flatten_space(space)
         assert isinstance(flat, spaces.Box)
-        super().__init__(flat.shape, np.dtype(np.float32))
+        super().__init__(flat.shape)
 
     def one(self, observation: Any) -> np.ndarray:
         """One observation as a vector."""
@@ -100,6 +139,35 @@ class FlatObservations(Observations):
         if single:
             return self.one(observation)[None], True
         return np.stack([self.one(nested.row(observation, i)) for i in range(len(leaf))]), False
+
+
+class MixedObservations(FlatObservations):
+    """What is nested and has images in it: they keep their shape, all else becomes one vector beside them."""
+
+    def __init__(self, space: gymnasium.Space) -> None:
+        super().__init__(space)
+        self._leaves = list(_leaves(space))
+        pictures = [BoxObservations(leaf).shape for _, leaf in self._leaves if is_image(leaf)]
+        numbers = sum(spaces.utils.flatdim(leaf) for _, leaf in self._leaves if not is_image(leaf))
+        self.parts = Parts(tuple(pictures), numbers)
+        self.shape, self.dtype = (self.parts.num_bytes,), np.dtype(np.uint8)
+
+    def describe(self) -> str:
+        """The images and how many numbers."""
+        assert self.parts is not None
+        return f"{' and '.join(f'an image {shape}' for shape in self.parts.images)} and {self.parts.numbers} numbers"
+
+    def one(self, observation: Any) -> np.ndarray:
+        """One observation as a row of bytes."""
+        assert self.parts is not None
+        read, images, numbers = self._read(observation), list[np.ndarray](), [np.zeros(0)]
+        for path, leaf in self._leaves:
+            value = functools.reduce(operator.getitem, path, read)
+            if is_image(leaf):
+                images.append(value)
+            else:
+                numbers.append(np.asarray(spaces.utils.flatten(leaf, value)))
+        return self.parts.pack(images, np.concatenate(numbers))
 
 
 def _numbers(observation: Any) -> np.ndarray:
@@ -145,36 +213,33 @@ def _reader(space: gymnasium.Space) -> Callable[[Any], Any]:
 
 
 def _outside(space: gymnasium.Space, observation: Any) -> UserError:
-    return UserError(f"the observation {observation!r} is not in {space}, nor a batch of it")
+    words = " ".join(repr(observation).split())
+    brief = words if len(words) <= LONGEST_WORDS else f"{words[:LONGEST_WORDS]}..."
+    return UserError(f"the observation {brief} is not in {space}, nor a batch of it")
 
 
-def is_image(space: gymnasium.Space) -> bool:
+def is_image(space: gymnasium.Space) -> TypeGuard[spaces.Box]:
     """Whether the space is of pictures, [height, width, channels] or [channels, height, width] uint8."""
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
 
 
-def _images(space: gymnasium.Space, path: str = "") -> Iterator[str]:
-    """Where pictures are inside of a space."""
-    if is_image(space):
-        yield path
-    for name, part in nested.parts(space).items():
-        yield from _images(part, f"{path}[{name!r}]" if path or not isinstance(name, str) else name)
+def _leaves(space: gymnasium.Space, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], gymnasium.Space]]:
+    """The way to each part of a space that is not nested itself, and the part."""
+    inside = nested.parts(space)
+    if not inside:
+        yield path, space
+    for name, part in inside.items():
+        yield from _leaves(part, (*path, name))
 
 
 def from_gymnasium(space: gymnasium.Space) -> Observations:
-    """How observations of the space are read: an image as it is, another Box as float32, all else as a vector."""
+    """How observations of the space are read: images as they are, another Box as float32, all else as a vector."""
     finite = spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
     if isinstance(space, spaces.Box):
         return BoxObservations(space)
-    images = list(_images(space))
-    if images:
-        by_id = f"name the part to see by the id, as in ID?observe={images[0]}, or " if images[0][-1] != "]" else ""
-        raise UserError(
-            f"the observation is a {type(space).__name__} with images ({', '.join(images)}): {by_id}"
-            "use gymnasium.wrappers.TransformObservation to see one of them alone"
-        )
     if isinstance(space, finite | spaces.Dict | spaces.Tuple) and space.is_np_flattenable:
-        return FlatObservations(space)
+        has_images = any(is_image(leaf) for _, leaf in _leaves(space))
+        return MixedObservations(space) if has_images else FlatObservations(space)
     raise UserError(
         f"the observation space {space} is not supported: expected Box, Discrete, MultiDiscrete, "
         "MultiBinary, Tuple or Dict; wrap the environment in gymnasium.wrappers.TransformObservation"

@@ -29,8 +29,7 @@ class SingleEnv(Protocol):
     """One environment, as Gymnasium and dm_control adapters present it."""
 
     action_space: ActionSpace
-    observation_shape: tuple[int, ...]
-    observation_dtype: np.dtype
+    observations: Observations
 
     def reset(self, seed: int | None) -> Outcome:
         """Starts an episode, as a function of the seed alone; None goes on with the old stream."""
@@ -71,13 +70,11 @@ def spread_seed(seed: int, num_envs: int) -> list[int]:
 class SerialVector:
     """A `VectorEnv` of B single environments that share their spaces."""
 
-    def __init__(self, envs: Sequence[SingleEnv], observations: Observations | None = None) -> None:
+    def __init__(self, envs: Sequence[SingleEnv]) -> None:
         self._envs = list(envs)
         self.num_envs = len(self._envs)
         self.action_space = self._envs[0].action_space
-        self.observation_shape = self._envs[0].observation_shape
-        self.observation_dtype = self._envs[0].observation_dtype
-        self.observations = observations or Observations(self.observation_shape, self.observation_dtype)
+        self.observations = self._envs[0].observations
         self._action: np.ndarray | None = None
         self._last = np.zeros(self.num_envs, bool)
         self.success = np.full(self.num_envs, math.nan)  # [B] of the latest step, see `Outcome`
@@ -126,7 +123,7 @@ class SerialVector:
                 "them must mask, in the same way, or none"
             )
         return TimeStep(
-            np.stack(observation).astype(self.observation_dtype, copy=False),
+            np.stack(observation).astype(self.observations.dtype, copy=False),
             np.array(reward, np.float32),
             np.array(discount, np.float32),
             first,

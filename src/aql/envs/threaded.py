@@ -7,7 +7,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import numpy as np
 
 from aql.envs.base import TimeStep
-from aql.envs.observations import Observations
 from aql.envs.serial import Outcome, SerialVector, SingleEnv, spread_seed
 
 
@@ -17,10 +16,8 @@ class ThreadedVector(SerialVector):
     What an environment does depends on its own actions and seeds alone, so that the order of threads does not matter.
     """
 
-    def __init__(
-        self, envs: Sequence[SingleEnv], num_threads: int | None = None, observations: Observations | None = None
-    ) -> None:
-        super().__init__(envs, observations)
+    def __init__(self, envs: Sequence[SingleEnv], num_threads: int | None = None) -> None:
+        super().__init__(envs)
         # A thread waits while its game computes: twice as many as cores keep the cores busy.
         workers = min(self.num_envs, num_threads or 2 * (os.cpu_count() or 1))
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="env")

@@ -8,6 +8,7 @@ import numpy as np
 from aql.actions import ActionSpace, Discrete, Interval
 from aql.envs import ids
 from aql.envs.base import TimeStep, VectorEnv, no_masks
+from aql.envs.observations import Observations
 from aql.envs.serial import RenderedEnv
 from aql.errors import UserError, unknown
 
@@ -15,12 +16,10 @@ from aql.errors import UserError, unknown
 class Toy:
     """The bookkeeping of episodes. A toy says how episodes start, what a step does and what is seen."""
 
-    observation_dtype: np.dtype = np.dtype(np.float32)
-
     def __init__(self, num_envs: int, action_space: ActionSpace, observation_length: int) -> None:
         self.num_envs = num_envs
         self.action_space = action_space
-        self.observation_shape: tuple[int, ...] = (observation_length,)
+        self.observations = Observations((observation_length,))
         self._rng = np.random.default_rng(0)
         self._steps = np.zeros(num_envs, int)
         self._last = np.ones(num_envs, bool)
@@ -251,23 +250,21 @@ class Recall(Toy):
 class Spot(Toy):
     """A picture with a bright spot in one of its four quarters: 1 for saying in which."""
 
-    observation_dtype: np.dtype = np.dtype(np.uint8)
-
     def __init__(self, num_envs: int, side: int = 12) -> None:
         super().__init__(num_envs, ActionSpace((Discrete(2), Discrete(2))), 0)
-        self.observation_shape = (side, side, 3)
+        self.observations = Observations((side, side, 3), np.dtype(np.uint8))
         self._place = np.zeros((num_envs, 2), int)
 
     def _start(self, where: np.ndarray) -> None:
-        places = self._rng.integers(0, self.observation_shape[0], (self.num_envs, 2))
+        places = self._rng.integers(0, self.observations.shape[0], (self.num_envs, 2))
         self._place = np.where(where[:, None], places, self._place)
 
     def _advance(self, action: np.ndarray, first: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        right = np.all(np.rint(action) == (self._place >= self.observation_shape[0] // 2), axis=1)
+        right = np.all(np.rint(action) == (self._place >= self.observations.shape[0] // 2), axis=1)
         return right, np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
 
     def _observe(self) -> np.ndarray:
-        picture = np.full((self.num_envs, *self.observation_shape), 40, np.uint8)
+        picture = np.full((self.num_envs, *self.observations.shape), 40, np.uint8)
         picture[np.arange(self.num_envs), self._place[:, 0], self._place[:, 1]] = 255
         return picture
 

@@ -15,8 +15,7 @@ class Wrapper:
         self._env = env
         self.num_envs = env.num_envs
         self.action_space = env.action_space
-        self.observation_shape = env.observation_shape
-        self.observation_dtype = env.observation_dtype
+        self.observations = env.observations
 
     def __getattr__(self, name: str) -> Any:
         """Success, restarts, pictures."""

@@ -1,5 +1,7 @@
 """Networks for images and for memory, between the observation and the state embedding."""
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -68,23 +70,24 @@ class Memory(nn.Module):
 
 
 class Torso(nn.Module):
-    """Image, last action and last reward, and memory: any of them may be missing."""
+    """Images, each with its network, numbers beside them, and memory: any of them may be missing."""
 
-    image: nn.Module | None
+    networks: tuple[nn.Module, ...]
     memory_size: int
 
     @nn.compact
     def __call__(
-        self, observation: jax.Array, more: jax.Array, first: jax.Array, state: jax.Array
+        self, images: Sequence[jax.Array], numbers: jax.Array, first: jax.Array, state: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        """Observations [B, T, ...], other inputs [B, T, X], where episodes begin [B, T], state [B, S] before.
+        """Bytes [B, T, H, W, C] of each image, numbers [B, T, X], where episodes begin [B, T], state [B, S] before.
 
         Gives embeddings [B, T, E] and the state after.
         """
-        batch = observation.shape[:2]
-        if self.image is not None:
-            observation = self.image(observation.reshape(-1, *observation.shape[2:]).astype(jnp.float32) / 255)
-        x = jnp.concatenate([observation.reshape(*batch, -1), more], axis=-1)
+        seen = []
+        for network, image in zip(self.networks, images, strict=True):
+            flat = image.reshape(-1, *image.shape[2:]).astype(jnp.float32) / 255
+            seen.append(network(flat).reshape(*image.shape[:2], -1))
+        x = jnp.concatenate([*seen, numbers], axis=-1)
         if self.memory_size:
             x, state = Memory(self.memory_size)(state, x, first)
         return x, state

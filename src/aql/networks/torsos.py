@@ -10,8 +10,8 @@ class Statistics(NamedTuple):
     """Running mean and variance of observations, updated by the learner and used by everybody."""
 
     seen: jax.Array  # [] how many
-    mean: jax.Array  # [*observation_shape]
-    variance: jax.Array  # [*observation_shape]
+    mean: jax.Array  # [n]
+    variance: jax.Array  # [n]
 
 
 def init_statistics(shape: tuple[int, ...]) -> Statistics:

@@ -73,7 +73,7 @@ def make(env_id: str, num_envs: int, num_threads: int | None = None) -> Threaded
     """The vector for one of ViZDoom's ids."""
     build = builder(env_id)
     envs = [gym.GymEnv(build()) for _ in range(num_envs)]
-    return ThreadedVector(envs, num_threads, envs[0].observations)
+    return ThreadedVector(envs, num_threads)
 
 
 def make_rendered(env_id: str) -> RenderedEnv:
