@@ -599,7 +599,7 @@ def test_scenarios_of_vizdoom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(UserError, match="bound="):
         envs.make("VizdoomDeathmatch-MultiBinary-v1?observe=screen", 1)
     basic = envs.make("VizdoomBasic-v1", 1)  # its picture, and its variables beside it
-    assert basic.observations.describe() == "an image (240, 320, 3) and 1 numbers"
+    assert basic.observations.describe() == "an image (240, 320, 3) and a number"
     basic.close()
     options = "observe=screen&screen_resolution=RES_160X120&frame_skip=4"
     hybrid = envs.make(f"VizdoomDeathmatch-MultiBinary-v1?bound=10&{options}", 2)

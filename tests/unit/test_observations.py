@@ -92,6 +92,8 @@ MIXED = spaces.Dict(
 def test_images_and_numbers_side_by_side() -> None:
     read = from_gymnasium(MIXED)
     assert read.describe() == "an image (4, 5, 2) and an image (3, 3, 1) and 6 numbers"
+    assert from_gymnasium(spaces.Dict(eye=IMAGE)).describe() == "an image (2, 2, 3)"
+    assert from_gymnasium(spaces.Tuple([IMAGE, spaces.Box(0, 1, ())])).describe() == "an image (2, 2, 3) and a number"
     eyes = np.arange(40, dtype=np.uint8).reshape(2, 4, 5), np.full((3, 3, 1), 255, np.uint8)
     seen = {"body": (1, np.array([0.1, -1])), "eye": eyes[0], "head": {"eye": eyes[1], "tilt": np.float32(1e-30)}}
     row = read.one(seen)

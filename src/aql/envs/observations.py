@@ -155,7 +155,9 @@ class MixedObservations(FlatObservations):
     def describe(self) -> str:
         """The images and how many numbers."""
         assert self.parts is not None
-        return f"{' and '.join(f'an image {shape}' for shape in self.parts.images)} and {self.parts.numbers} numbers"
+        images, numbers = [f"an image {shape}" for shape in self.parts.images], self.parts.numbers
+        beside = {0: [], 1: ["a number"]}.get(numbers, [f"{numbers} numbers"])
+        return " and ".join(images + beside)
 
     def one(self, observation: Any) -> np.ndarray:
         """One observation as a row of bytes."""
