@@ -85,7 +85,7 @@ def memory_by_steps() -> Iterator[Point]:
     """What Python and NumPy have allocated for a full replay."""
     kinds: dict[str, tuple[tuple[int, ...], np.dtype, int, tuple[int, ...]]] = {
         "walker-walk": ((24,), np.dtype(np.float32), ACTORS, (100, 1_000, 10_000, 100_000)),
-        "pictures of 84x84x3": ((84, 84, 3), np.dtype(np.uint8), 1, (100, 1_000, 10_000)),
+        "pictures": ((84, 84, 3), np.dtype(np.uint8), 1, (100, 1_000, 10_000)),
     }
     for line, (shape, dtype, actors, capacities) in kinds.items():
         step = recorded(shape, dtype, actors)
@@ -145,7 +145,7 @@ def exponents(points: Sequence[Point]) -> tuple[float, float]:
 def panels(points: Sequence[Point]) -> dict[tuple[str, str], dict[str, list[Point]]]:
     """Points by panel and line, each in the order of x."""
     found: dict[tuple[str, str], dict[str, list[Point]]] = {}
-    for point in sorted(points, key=lambda point: point.x):
+    for point in sorted(points, key=lambda point: (point.quantity, point.x_name, point.x)):
         found.setdefault((point.quantity, point.x_name), {}).setdefault(point.line, []).append(point)
     return found
 
@@ -155,6 +155,7 @@ def plot(points: Sequence[Point], output: Path) -> None:
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10, 5.4), layout="constrained")
@@ -169,6 +170,10 @@ def plot(points: Sequence[Point], output: Path) -> None:
                 scale = 1e-6 if measured[0].unit == "bytes" else 1
                 x, value = [point.x for point in measured], [scale * point.value for point in measured]
                 axes.loglog(x, value, "o-", color=colour, markersize=3, linewidth=1.4, label=line)
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter(EngFormatter(sep=""))
+                axis.set_minor_formatter(NullFormatter())
             axes.set_title("\n".join(titles), size=8)
             axes.set_xlabel(x_name, size=8)
             axes.set_ylabel("memory, MB" if quantity == "memory" else f"{quantity} a second", size=8)

@@ -7,6 +7,8 @@ tests/conformance/test_control_suite.py holds the tables below against dm_contro
 import ctypes.util
 import importlib
 import os
+import sys
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -84,7 +86,7 @@ def make(env_id: str, num_envs: int, num_threads: int | None = None, backend: st
     if backend not in ("auto", "envpool", "dm_control"):
         raise unknown("backend", backend, ["envpool", "dm_control"], "expected auto, envpool or dm_control")
     if backend != "dm_control":
-        envpool = _optional("envpool")
+        envpool = _load_envpool()
         if envpool is not None and envpool_id(domain, task) in envpool.list_all_envs():
             return EnvPoolVector(envpool, domain, task, num_envs, num_threads)
         if backend == "envpool":
@@ -124,6 +126,22 @@ def load_suite() -> Any:
     if suite is None:
         raise UserError("control tasks need dm_control: pip install 'aql[control]'")
     return suite
+
+
+def _load_envpool() -> Any:
+    """EnvPool, or None if it is not installed.
+
+    On import it registers all its families, and Jumanji's alone takes half of the time since it draws with matplotlib.
+    It is kept out; `import envpool.jumanji.registration` registers it all the same.
+    """
+    slow = "envpool.jumanji.registration"
+    if slow in sys.modules:
+        return _optional("envpool")
+    sys.modules[slow] = types.ModuleType(slow)
+    try:
+        return _optional("envpool")
+    finally:
+        del sys.modules[slow]
 
 
 def _optional(module: str) -> Any:

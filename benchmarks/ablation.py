@@ -1,0 +1,97 @@
+"""What each part of the preset `fast` is good for: the preset with one thing changed, on three tasks with three seeds.
+
+    python benchmarks/ablation.py [--steps 25000] [--seeds 3] [--jobs 1] [--parts critics,targets] [--out runs/ablation]
+        [--output benchmarks/results/ablation.csv]
+    python benchmarks/ablation.py --data benchmarks/results/ablation.csv      # the table of what was measured before
+
+A sweep for each part. Called again, it goes on: what is finished is kept.
+"""
+
+import argparse
+import csv
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from measuring import write_csv
+
+from aql import sweep
+from aql.sweep.suites import Suite, Task
+
+TASKS = ("cartpole-swingup", "walker-walk", "cheetah-run")
+PARTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "fast": ("the preset", {}),
+    "norm": ("no layer norm", {"layer_norm": False}),
+    "critics": ("one critic", {"num_critics": 1}),
+    "targets": ("mean of the two critics in targets", {"target_critics": "mean"}),
+    "ema": ("target EMA 0.01", {"target_ema": 0.01}),
+    "acting": ("act with the critics, not their targets", {"act_with_target": False}),
+    "search": ("a* as stored, no search in the learner", {"fresh_search": False}),
+    "epsilon": ("epsilon for whole actions", {"epsilon_per_subaction": False}),
+    "observations": ("observations as they are", {"normalise_observations": False}),
+    "encoding": ("bins one-hot", {"interval_encoding": "one-hot"}),
+    "bins": ("three bins", {"bins": 3}),
+    "repeat": ("an action for every step", {"action_repeat": 1, "replayed_per_new": 31}),
+}
+
+
+def suite(steps: int, seeds: int, settings: dict[str, Any]) -> Suite:
+    """The preset with some settings changed; one evaluation, at the end."""
+    return Suite(
+        name="ablation",
+        description="the preset with one thing changed",
+        tasks=tuple(Task(f"control/{task}", "", steps, {}) for task in TASKS),
+        agents=("aql",),
+        preset="fast",
+        seeds=seeds,
+        settings={"eval_every": steps, "checkpoint_every": 10 * steps} | settings,
+        agent_settings={},
+    )
+
+
+def collect(part: str, results: Path) -> list[dict[str, Any]]:
+    """The finished cells of a part."""
+    with results.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    kept = ("task", "seed", "actor_steps", "seconds", "return", "commit", "config_hash")
+    return [{"part": part} | {name: row[name] for name in kept} for row in rows]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """A row for each part: the returns of its seeds on each task, and the mean of all."""
+    cells: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row in rows:
+        cells[row["part"], row["task"].removeprefix("control/")].append(float(row["return"]))
+    lines = [f"| changed | {' | '.join(TASKS)} | mean |", "|---" * (2 + len(TASKS)) + "|"]
+    for part in dict.fromkeys(row["part"] for row in rows):
+        means = [sum(of) / len(of) for task in TASKS if (of := cells[part, task])]
+        seeds = [", ".join(f"{value:.0f}" for value in cells[part, task]) for task in TASKS]
+        lines.append(f"| {PARTS[part][0]} | {' | '.join(seeds)} | {sum(means) / len(means):.0f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=25_000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1, help="cells at a time, each on one core")
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--out", type=Path, default=Path("runs/ablation"))
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/ablation.csv"))
+    parser.add_argument("--data", type=Path, help="draws up the table of this file and runs nothing")
+    options = parser.parse_args()
+    if options.data:
+        with options.data.open(newline="") as file:
+            print(table(list(csv.DictReader(file))))
+        return
+    rows: list[dict[str, Any]] = []
+    for part in options.parts.split(","):
+        out = options.out / part
+        sweep.run(suite(options.steps, options.seeds, PARTS[part][1]), out, options.jobs)
+        rows += collect(part, out / "results.csv")
+        write_csv(options.output, rows)
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
