@@ -84,7 +84,7 @@ def _kind(words: str) -> str:
 class Step(NamedTuple):
     """What one step of one environment gave, as it came."""
 
-    observation: Any
+    observation: dict[str, np.ndarray]  # by part
     reward: Any
     terminated: Any
     truncated: Any
@@ -186,18 +186,20 @@ def _compare(report: Report, play: Callable[[], list[Step]]) -> None:
 
 
 def _same(one: Step, other: Step) -> bool:
-    arrays = (np.asarray(one.observation), np.asarray(other.observation))
     rest = [(float(s.reward), bool(s.terminated), bool(s.truncated)) for s in (one, other)]
-    return arrays[0].shape == arrays[1].shape and np.array_equal(*arrays, equal_nan=True) and rest[0] == rest[1]
+    seen = all(np.array_equal(part, other.observation[name]) for name, part in one.observation.items())
+    return seen and rest[0] == rest[1]
 
 
 def _measure(report: Report, steps: list[Step]) -> None:
     """Ranges, and what ends of episodes say."""
     steps = [step for step in steps if not step.first]
     rewards = np.array([float(step.reward) for step in steps])
-    observed = np.stack([np.asarray(step.observation, np.float64) for step in steps])
+    parts = steps[0].observation
+    observed = {name: np.stack([step.observation[name] for step in steps]) for name in parts}
     report.facts["rewards"] = f"{rewards.min():.4g} to {rewards.max():.4g}, mean {rewards.mean():.4g}"
-    report.facts["observations"] = f"{observed.min():.4g} to {observed.max():.4g}"
+    ranges = [f"{name} {part.min():.4g} to {part.max():.4g}".strip() for name, part in observed.items()]
+    report.facts["observations"] = ", ".join(ranges)
     ends = [t for t, step in enumerate(steps) if step.terminated or step.truncated]
     lengths = np.diff([-1, *ends])
     terminated = sum(bool(steps[t].terminated) for t in ends)
@@ -220,8 +222,9 @@ def _measure(report: Report, steps: list[Step]) -> None:
         report.warning(f"rewards reach {rewards[np.abs(rewards).argmax()]:.4g}: divide them so that they are about 1")
     if len(set(rewards.tolist())) == 1 and not terminated:
         report.warning(f"every reward was {rewards[0]:g}: random actions find nothing to learn from")
-    if np.ptp(observed, axis=0).max() == 0:
-        report.warning("the observation never changed")
+    for name, part in observed.items():
+        if (part == part[0]).all():
+            report.warning(f"{name or 'the observation'} never changed")
 
 
 def _play_vector(env_id: str, steps: int, seed: int) -> Iterator[Step]:
@@ -233,7 +236,7 @@ def _play_vector(env_id: str, steps: int, seed: int) -> Iterator[Step]:
         env.send(np.asarray(env.action_space.sample(jax.random.fold_in(key, t), (1,))))
         now = env.receive()
         if not now.first[0]:
-            yield Step(now.observation[0], now.reward[0], now.last[0] and now.discount[0] == 0, now.last[0])
+            yield Step({"": now.observation[0]}, now.reward[0], now.last[0] and now.discount[0] == 0, now.last[0])
     env.close()
 
 
@@ -279,21 +282,22 @@ def _play_gym(
 
 def _look(
     report: Report, space: gymnasium.Space, becomes: observations.Observations, observation: Any, step: int
-) -> np.ndarray:
-    """The observation as the network gets it."""
+) -> dict[str, np.ndarray]:
+    """The parts of the observation as the network gets them; one part without a name, mostly."""
     try:
         array = becomes.one(observation)
     except UserError as error:
         raise UserError(f"{error} (at step {step} of an episode)") from error
-    if becomes.parts is not None:
-        images, numbers = becomes.parts.unpack(array)
-        array = np.concatenate([*(np.ravel(image) for image in images), numbers])
     if isinstance(space, gymnasium.spaces.Box) and np.asarray(observation).dtype != space.dtype:
         given = np.asarray(observation).dtype
         report.warning(f"observations are {given}, and their space says {space.dtype}: return what it says")
     elif not space.contains(observation):
         report.warning(f"the observation at step {step} is not in its space {space}, if only by its types")
-    return array
+    if becomes.parts is None:
+        return {"": array}
+    images, numbers = becomes.parts.unpack(array)
+    seen = {f"image {i}": np.asarray(image) for i, image in enumerate(images)}
+    return seen | ({"numbers": np.asarray(numbers)} if becomes.parts.numbers else {})
 
 
 def _random_action(rng: np.random.Generator, space: ActionSpace, mask: np.ndarray) -> np.ndarray:

@@ -169,10 +169,12 @@ class TestDamage:
 
     def test_another_format_is_not_called_damaged(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         save_step(tmp_path, 1)
-        monkeypatch.setattr(checkpoint, "FORMAT", 2)
+        monkeypatch.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
         folder = save_step(tmp_path, 2)
         monkeypatch.undo()
-        with pytest.raises(UserError, match="has format 2, expected 1") as caught:
+        with pytest.raises(
+            UserError, match=f"has format {checkpoint.FORMAT + 1}, expected {checkpoint.FORMAT}"
+        ) as caught:
             checkpoint.load(folder)
         assert not isinstance(caught.value, checkpoint.DamagedError)
 

@@ -1,5 +1,6 @@
 """Environments by id, and Gymnasium environments behind the vector interface."""
 
+import subprocess
 import sys
 from typing import Any
 
@@ -379,3 +380,17 @@ def test_envpool_names() -> None:
     assert control.envpool_id("ball_in_cup", "catch") == "BallInCupCatch-v1"
     assert control.envpool_id("humanoid_CMU", "run") == "HumanoidCMURun-v1"
     assert control.envpool_id("lqr", "lqr_2_1") == "LqrLqr21-v1"
+
+
+def test_envpool_comes_without_what_slows_its_import_down() -> None:
+    script = """
+import sys
+from aql import envs
+envs.make("control/cartpole-swingup", 1).close()
+assert "matplotlib" not in sys.modules
+import envpool
+assert "CVRP-v1" not in envpool.list_all_envs()
+import envpool.jumanji.registration
+assert "CVRP-v1" in envpool.list_all_envs()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

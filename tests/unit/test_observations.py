@@ -14,6 +14,7 @@ from aql.errors import UserError
 NESTED = spaces.Dict(goal=spaces.Box(-1, 1, (2,)), place=spaces.Tuple([spaces.Discrete(3), spaces.Box(0, 9, (1,))]))
 UNEQUAL = spaces.Dict(a=spaces.Box(-1, 1, (2,)), b=spaces.Box(-1, 1, (3,)))
 IMAGE = spaces.Box(0, 255, (2, 2, 3), np.uint8)
+DARK = np.zeros((2, 2, 3), np.uint8)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,12 @@ IMAGE = spaces.Box(0, 255, (2, 2, 3), np.uint8)
         (spaces.Box(0, 1, (2,)), [0.5, -7], r"-7 in entry 1, outside of its space's \[0, 1\]"),
         (spaces.Box(0, 1, (2, 2)), [[0, 0], [0, 5]], r"5 in entry \(1, 1\), outside"),
         (spaces.Box(0, 1, (2,)), [0.5, np.nan], "infinite or not a number"),
+        (spaces.Box(-np.inf, np.inf, (1,), np.float64), [1e39], "infinite or not a number as float32"),
+        (
+            spaces.Dict(x=spaces.Box(-np.inf, np.inf, (), np.float64), eye=IMAGE),
+            {"x": 1e39, "eye": DARK},
+            "in part 'x', .*",
+        ),
         (spaces.Box(0, 1, (2,)), [0.5], r"shape \(1,\): expected \(2,\)"),
         (spaces.Box(0, 1, (2,)), {"x": 1}, "of object: expected an array of numbers"),
         (spaces.Box(0, 1, (2,)), "here", "expected an array of numbers"),
@@ -80,6 +87,28 @@ def test_channels_go_last() -> None:
     np.testing.assert_array_equal(read.one(picture)[1, 2], picture[:, 1, 2])
     assert read.batch(np.stack([picture, picture]))[0].shape == (2, 5, 6, 4)
     assert from_gymnasium(spaces.Box(0, 255, (5, 6, 3), np.uint8)).shape == (5, 6, 3)
+
+
+@pytest.mark.parametrize(
+    ("observation", "words"),
+    [
+        ({"a": np.zeros(2), "eye": DARK[..., 0]}, r"in part 'eye', an observation has shape \(2, 2\)"),
+        ({"a": 3.0, "eye": DARK}, r"in part 'a', an observation has shape \(\)"),
+        ({"a": np.zeros((3, 2)), "eye": np.stack([DARK] * 2)}, "in part 'a', an observation has shape"),
+        ({"a": np.zeros((2, 2)), "eye": np.stack([DARK] * 3)}, "in part 'a', an observation has shape"),
+        ({"a": np.zeros((0, 2)), "eye": np.zeros((0, 2, 2, 3), np.uint8)}, "in part 'a', an observation has shape"),
+        ({"a": np.zeros(2)}, "nor a batch of it"),
+    ],
+)
+def test_parts_of_a_batch_fit_together(observation: Any, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        from_gymnasium(spaces.Dict(a=spaces.Box(-1, 1, (2,)), eye=IMAGE)).batch(observation)
+
+
+@pytest.mark.parametrize("part", [spaces.Text(4), spaces.OneOf([spaces.Discrete(2), IMAGE]), spaces.Dict({})])
+def test_parts_that_are_no_numbers_are_refused(part: Any) -> None:
+    with pytest.raises(UserError, match="is not supported"):
+        from_gymnasium(spaces.Dict(a=part, eye=IMAGE))
 
 
 MIXED = spaces.Dict(

@@ -73,9 +73,13 @@ class Observations:
     def _checked(self, batch: np.ndarray) -> np.ndarray:
         if batch.shape[1:] != self.shape:
             raise UserError(f"an observation has shape {batch.shape[1:]}: expected {self.shape}")
-        if batch.dtype.kind == "f" and not np.isfinite(batch).all():
-            raise UserError("an observation has an entry that is infinite or not a number: mend the environment")
-        return batch.astype(self.dtype, copy=False)
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, and is told below
+            array = batch.astype(self.dtype, copy=False)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise UserError(
+                "an observation has an entry that is infinite or not a number as float32: mend the environment"
+            )
+        return array
 
 
 class BoxObservations(Observations):
@@ -117,6 +121,7 @@ class FlatObservations(Observations):
 
     def __init__(self, space: gymnasium.Space) -> None:
         self._space = space
+        self._leaves = list(_leaves(space))
         self._read = _reader(space)
         flat = spaces.utils.flatten_space(space)
         assert isinstance(flat, spaces.Box)
@@ -128,17 +133,18 @@ class FlatObservations(Observations):
 
     def batch(self, observation: Any) -> tuple[np.ndarray, bool]:
         """[B, n] of a batch, stacked leaf by leaf as in Gymnasium, or of a single observation."""
-        space, leaf = self._space, observation
         try:
-            while inside := nested.parts(space):
-                key, space = next(iter(inside.items()))
-                leaf = leaf[key]
-            single = np.ndim(leaf) == len(space.shape or ())
+            leaves = [(functools.reduce(operator.getitem, path, observation), space) for path, space in self._leaves]
+            extra = {np.ndim(leaf) - len(space.shape or ()) for leaf, space in leaves}
+            lengths = {len(leaf) for leaf, _ in leaves} if extra == {1} else set()
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise _outside(self._space, observation) from error
-        if single:
+        if len(lengths) == 1 and lengths != {0}:
+            return np.stack([self.one(nested.row(observation, i)) for i in range(*lengths)]), False
+        if extra == {0}:
             return self.one(observation)[None], True
-        return np.stack([self.one(nested.row(observation, i)) for i in range(len(leaf))]), False
+        self.one(observation)  # says which part is wrong, if it is a single one
+        raise _outside(self._space, observation)
 
 
 class MixedObservations(FlatObservations):
@@ -146,7 +152,6 @@ class MixedObservations(FlatObservations):
 
     def __init__(self, space: gymnasium.Space) -> None:
         super().__init__(space)
-        self._leaves = list(_leaves(space))
         pictures = [BoxObservations(leaf).shape for _, leaf in self._leaves if is_image(leaf)]
         numbers = sum(spaces.utils.flatdim(leaf) for _, leaf in self._leaves if not is_image(leaf))
         self.parts = Parts(tuple(pictures), numbers)
@@ -236,12 +241,13 @@ def _leaves(space: gymnasium.Space, path: tuple[Any, ...] = ()) -> Iterator[tupl
 
 def from_gymnasium(space: gymnasium.Space) -> Observations:
     """How observations of the space are read: images as they are, another Box as float32, all else as a vector."""
-    finite = spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
+    leaves = [leaf for _, leaf in _leaves(space)]
     if isinstance(space, spaces.Box):
         return BoxObservations(space)
-    if isinstance(space, finite | spaces.Dict | spaces.Tuple) and space.is_np_flattenable:
-        has_images = any(is_image(leaf) for _, leaf in _leaves(space))
-        return MixedObservations(space) if has_images else FlatObservations(space)
+    if all(
+        isinstance(leaf, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) for leaf in leaves
+    ):
+        return MixedObservations(space) if any(map(is_image, leaves)) else FlatObservations(space)
     raise UserError(
         f"the observation space {space} is not supported: expected Box, Discrete, MultiDiscrete, "
         "MultiBinary, Tuple or Dict; wrap the environment in gymnasium.wrappers.TransformObservation"

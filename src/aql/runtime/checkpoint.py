@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file
 
 from aql.errors import UserError
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "checkpoint.json"
 _TEMPORARY = ".tmp"  # suffix; with the leading dot such a folder is never taken for a checkpoint
 
