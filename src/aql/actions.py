@@ -264,11 +264,5 @@ class ActionSpace:
 
     @classmethod
     def from_dm_env(cls, spec: Any, bins: int | None = None) -> "ActionSpace":
-        """From a dm_env BoundedArray or DiscreteArray."""
-        if not hasattr(spec, "num_values") and not hasattr(spec, "minimum"):
-            raise UserError(f"the action spec {spec} is not supported: expected a BoundedArray or a DiscreteArray")
-        if hasattr(spec, "num_values"):
-            return cls.from_gymnasium(gymnasium.spaces.Discrete(spec.num_values), bins)
-        low, high = np.broadcast_to(spec.minimum, spec.shape), np.broadcast_to(spec.maximum, spec.shape)
-        box = gymnasium.spaces.Box(low.astype(spec.dtype), high.astype(spec.dtype), dtype=spec.dtype)
-        return cls.from_gymnasium(box, bins)
+        """From dm_env's BoundedArray and DiscreteArray, also nested in dicts, tuples and lists."""
+        return cls.from_gymnasium(nested.from_dm_env(spec), bins)

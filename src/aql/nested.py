@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -57,6 +57,22 @@ def parts(space: gymnasium.Space) -> dict[Any, gymnasium.Space]:
     if isinstance(space, gymnasium.spaces.Dict):
         return dict(space.spaces)
     return dict(enumerate(space.spaces)) if isinstance(space, gymnasium.spaces.Tuple) else {}
+
+
+def from_dm_env(spec: Any) -> gymnasium.Space:
+    """The Gymnasium space of dm_env's specs; of what they are nested in, lists become tuples."""
+    if isinstance(spec, Mapping):
+        return gymnasium.spaces.Dict({name: from_dm_env(part) for name, part in spec.items()})
+    if isinstance(spec, tuple | list):
+        return gymnasium.spaces.Tuple([from_dm_env(part) for part in spec])
+    if hasattr(spec, "num_values"):
+        return gymnasium.spaces.Discrete(spec.num_values)
+    if hasattr(spec, "minimum"):
+        low, high = np.broadcast_to(spec.minimum, spec.shape), np.broadcast_to(spec.maximum, spec.shape)
+        return gymnasium.spaces.Box(low.astype(spec.dtype), high.astype(spec.dtype), dtype=spec.dtype)
+    raise UserError(
+        f"the action spec {spec!r} is not supported: expected BoundedArray, DiscreteArray, or these in dicts and tuples"
+    )
 
 
 def row(stacked: Any, i: int) -> Any:

@@ -228,6 +228,12 @@ def test_dm_env_specs() -> None:
     bounded.validate(space.to_env(np.array([1.0, -1.0], np.float32)))
     discrete = specs.DiscreteArray(4)
     assert ActionSpace.from_dm_env(discrete).subactions == (Discrete(4),)
+    nested = ActionSpace.from_dm_env({"move": [bounded, discrete], "jump": specs.DiscreteArray(2)})
+    assert nested.subactions == (Discrete(2), Interval(-1, 2), Interval(0, 2), Discrete(4))
+    action = nested.to_env(np.array([1, 1, -1, 3], np.float32))
+    assert action["jump"] == 1
+    np.testing.assert_array_equal(action["move"][0], [2, 0])
+    assert action["move"][1] == 3
 
 
 @pytest.mark.parametrize(
@@ -239,7 +245,7 @@ def test_dm_env_specs() -> None:
         (lambda: ActionSpace.from_gymnasium(spaces.Tuple([])), "nothing to choose"),
         (lambda: ActionSpace(()), "nothing to choose"),
         (lambda: Interval(1, 0), "empty"),
-        (lambda: ActionSpace.from_dm_env(("a", "list")), "expected a BoundedArray"),
+        (lambda: ActionSpace.from_dm_env(("a", "list")), "'a' is not supported: expected BoundedArray"),
         (lambda: Interval(0, 1, bins=1), "at least 2"),
         (lambda: Discrete(0), "at least 1"),
     ],
