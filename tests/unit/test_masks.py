@@ -1,5 +1,6 @@
 """Action masks: what the environment forbids is never proposed, drawn, bootstrapped from or done."""
 
+import functools
 from typing import Any
 
 import gymnasium
@@ -312,9 +313,14 @@ def test_all_environments_of_a_vector_mask_or_none() -> None:
 
 
 @pytest.mark.parametrize("through", ["info", "method"])
-def test_masks_of_a_vector_environment(through: str) -> None:
+@pytest.mark.parametrize(
+    "kind",
+    [gymnasium.vector.SyncVectorEnv, functools.partial(gymnasium.vector.AsyncVectorEnv, context="spawn")],
+    ids=["sync", "async"],  # a process with JAX's threads in it had better not fork
+)
+def test_masks_of_a_vector_environment(kind: Any, through: str) -> None:
     space = SPACES["structured"]
-    env = GymVector(gymnasium.vector.SyncVectorEnv([lambda: Gate(space, through) for _ in range(3)]))
+    env = GymVector(kind([functools.partial(Gate, space, through) for _ in range(3)]))
     now = env.reset(0)
     rng = np.random.default_rng(0)
     ended = 0
@@ -326,3 +332,4 @@ def test_masks_of_a_vector_environment(through: str) -> None:
         ended += int(now.last.sum())
         assert now.discount[now.last].max(initial=0) == 0
     assert ended == 3 * 3
+    env.close()

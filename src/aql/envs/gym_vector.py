@@ -1,6 +1,5 @@
 """Gymnasium's vector environments, which step together already."""
 
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -22,7 +21,7 @@ class GymVector:
         mode = env.metadata.get("autoreset_mode")
         if mode != AutoresetMode.NEXT_STEP:
             raise UserError(f"{env} has autoreset_mode {mode}: make it with AutoresetMode.NEXT_STEP")
-        self._env = env
+        self._env: Any = env
         self.num_envs = env.num_envs
         self.action_space = ActionSpace.from_gymnasium(env.single_action_space)
         self.observations = observations.from_gymnasium(env.single_observation_space)
@@ -30,8 +29,7 @@ class GymVector:
         self._last = np.zeros(self.num_envs, bool)
         self._steps = 0  # since the last reset of all
         self._masked: bool | None = None  # known from the first reset
-        singles = [single for single in getattr(env, "envs", []) if single.has_wrapper_attr("action_masks")]
-        self._ask: list[Callable[[], Any]] = [single.get_wrapper_attr("action_masks") for single in singles]
+        self._asks = hasattr(env, "call") and all(env.call("has_wrapper_attr", "action_masks"))
 
     def reset(self, seed: int | None) -> TimeStep:
         """Starts new episodes in all environments, as a function of the seed alone if there is one."""
@@ -79,8 +77,8 @@ class GymVector:
             stacked = _without_presence(info["action_mask"])
             rows = [nested.row(stacked, i) for i in range(self.num_envs)]
             given = info.get("_action_mask", np.ones(self.num_envs, bool))
-        elif len(self._ask) == self.num_envs:
-            rows, given = [ask() for ask in self._ask], np.ones(self.num_envs, bool)
+        elif self._asks:
+            rows, given = list(self._env.call("action_masks")), np.ones(self.num_envs, bool)
         else:
             rows, given = [], np.zeros(self.num_envs, bool)
         if self._masked is None:
