@@ -113,11 +113,14 @@ class TestSuites:
         groups = [task.group for task in control39.tasks]
         assert [groups.count(name) for name in ("low", "medium", "high")] == [17, 15, 7]
         assert {task.steps for task in control39.tasks} == {1_000_000}
-        mini = {task.env: task.steps for task in sweep.load("control-mini").tasks}
-        assert len(mini) == 9
-        assert mini["control/walker-walk"] == 500_000
-        assert mini["control/humanoid-stand"] == 3_000_000
-        assert set(mini) <= {task.env for task in control39.tasks}
+        mini = sweep.expand(sweep.load("control-mini"), Path("out"))
+        assert len(mini) == 9 * 3 * 3
+        assert {(cell.config.agent, cell.config.steps) for cell in mini} == {
+            ("aql", 100_000),
+            ("d3pg", 100_000),
+            ("impala", 300_000),
+        }
+        assert {cell.config.env for cell in mini} <= {task.env for task in control39.tasks}
         foundation = sweep.load("foundation")
         assert foundation.agents == ("aql", "aql-independent", "aql-gaussian", "uniform", "qtopt")
         assert len(sweep.expand(foundation, Path("out"))) == 3 * 5 * 3
