@@ -171,6 +171,17 @@ def test_a_run_on_ray_is_a_run(nodes: Nodes, tmp_path: Path) -> None:
     assert last(run, "param_lag") < last(run, "updates") / 2
 
 
+@pytest.mark.parametrize(
+    ("agent", "env"),
+    [("d3pg", "toy/bandit-continuous"), ("impala", "toy/recall"), ("impala-gaussian", "toy/bandit-hybrid")],
+)
+def test_policies_run_on_ray_too(nodes: Nodes, tmp_path: Path, agent: str, env: str) -> None:
+    memory = 4 if agent == "impala" else 0
+    result = start(tmp_path / "run", nodes, env=env, agent=agent, steps=240, workers=2, memory_size=memory)
+    assert last(tmp_path / "run", "updates") > 10
+    assert runs.restore(tmp_path / "run").actor_steps == result.actor_steps >= 240
+
+
 def test_a_learner_that_does_not_take_stops_the_workers(nodes: Nodes) -> None:
     """The queue is two calls for each worker, whatever the learner does."""
     config = Config(**(TINY | {"workers": 2, "random_steps": 0}))

@@ -92,15 +92,21 @@ def test_agents_learn_predict_and_come_back(agent: str, env: Any, settings: dict
     again.close()
 
 
-def test_the_command_trains_resumes_checks_and_films(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    env, run = f"{__name__}:Robot", tmp_path / "run"
-    assert main(["check", env, "--steps", "30"]) == 0
+def test_the_command_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", f"{__name__}:Robot", "--steps", "30"]) == 0
     told = capsys.readouterr().out
     assert "becomes an image (8, 9, 3) and an image (6, 6, 1) and 5 numbers" in told
     assert "image 0 0 to 255, image 1 0 to 255, numbers -" in told
+
+
+@pytest.mark.parametrize(("agent", "env"), [("aql", "Robot"), ("impala", "Robot"), ("d3pg", "Arm")])
+def test_the_command_trains_resumes_films_and_reports(agent: str, env: str, tmp_path: Path) -> None:
+    run, page = tmp_path / "run", tmp_path / "report.html"
     tiny = ["--actors", "2", "--critic_layers", "8", "--proposal_layers", "8", "--embedding_size", "4"]
     tiny += ["--random_steps", "10", "--batch_size", "8", "--eval_episodes", "1", "--eval_every", "1000"]
-    assert main(["train", env, "--steps", "40", "--out", str(run), *tiny]) == 0
+    assert main(["train", f"{__name__}:{env}", "--agent", agent, "--steps", "40", "--out", str(run), *tiny]) == 0
     assert main(["train", "--resume", str(run), "--steps", "60"]) == 0
     assert main(["watch", str(run), "-o", str(tmp_path / "film.mp4")]) == 0
     assert (tmp_path / "film.mp4").stat().st_size > 1000
+    assert main(["report", str(run), "-o", str(page)]) == 0
+    assert agent in page.read_text()

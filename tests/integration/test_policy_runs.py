@@ -5,11 +5,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
 import aql
-from aql import cli, metrics, runs
+from aql import agents, cli, metrics, runs
+from aql.actions import ActionSpace
+from aql.agents.base import EnvSpec
 from aql.config import preset
 from aql.runtime import checkpoint, local
 
@@ -30,6 +33,7 @@ TINY: dict[str, Any] = {
 RUNS: dict[str, dict[str, Any]] = {
     "d3pg": {"env": "toy/bandit-continuous", "random_steps": 40, "replayed_per_new": 2},
     "impala": {"env": "toy/chain"},
+    "impala-gaussian": {"env": "toy/bandit-hybrid", "memory_size": 4, "see_last_action": True},
 }
 
 
@@ -88,6 +92,12 @@ def test_the_command_says_why_d3pg_takes_no_choices(capsys: Any) -> None:
     assert "sub-action 0 is a choice among 4" in line
     assert "gradient" in line
     assert "use the agent `aql`" in line
+
+
+def test_d3pg_takes_no_integers_either() -> None:
+    space = ActionSpace.from_gymnasium(gymnasium.spaces.Box(0, 3, (2,), np.int32))
+    with pytest.raises(aql.UserError, match="sub-action 0 is a choice among 4"):
+        agents.make(preset("fast", agent="d3pg"), EnvSpec((3,), space))
 
 
 @pytest.mark.parametrize("agent", RUNS)

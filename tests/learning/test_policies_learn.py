@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from toy_training import embed, greedy_return, train
 
+import aql
 from aql.config import preset
 from aql.envs import toys
 from aql.networks import apply
@@ -50,6 +52,47 @@ def test_d3pg_solves_a_continuous_bandit() -> None:
     learned = greedy_return(_train("toy/bandit-continuous", "d3pg", 24_000, gamma=0.0, **D3PG))
     print(f"d3pg: {learned:.3f}")
     assert learned > 0.8
+
+
+class Slope(gymnasium.Env):
+    """A place that moves by a tenth of the action, and pays what it is above 0 at the end of ten steps alone."""
+
+    observation_space = gymnasium.spaces.Box(-1.1, 1.1, (2,))
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._place, self._steps = 0.0, 0
+        return self._observe(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self._place += 0.1 * float(action[0])
+        self._steps += 1
+        over = self._steps == 10
+        return self._observe(), self._place if over else 0.0, over, False, {}
+
+    def _observe(self) -> np.ndarray:
+        return np.array([self._place, self._steps / 10], np.float32)
+
+
+def test_d3pg_climbs_a_slope_that_pays_at_its_end() -> None:
+    """Values have to travel ten steps back; random policies earn 0, and the best one 1."""
+    few = {"actors": 8, "random_steps": 400, "gamma": 0.95, "eval_episodes": 2}
+    few |= {"target_ema": 0.05, "effort_weight": 0.0}  # the best action is at its bound
+    model = aql.AQL(Slope, agent="d3pg", **SMALL | few)
+    model.learn(6_000, progress=False)
+    earned = model.evaluate(2).mean
+    model.close()
+    print(f"slope: {earned:.3f}")
+    assert earned > 0.9
+
+
+def test_impala_remembers() -> None:
+    """What was shown at first has to be said at the end: 0.5 without a memory."""
+    settings = IMPALA | {"unroll_length": 8, "memory_size": 16}
+    learned = greedy_return(_train("toy/recall", "impala", 50_000, gamma=0.9, **settings))
+    print(f"recall: {learned:.3f}")
+    assert learned > 0.95
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,24 @@ def test_gaussian() -> None:
     np.testing.assert_allclose(entropy, 0.72579135, rtol=1e-6)
 
 
+@pytest.mark.parametrize("mean", [0.0, 0.9, -1.5])
+def test_a_clipped_gaussian_is_what_is_sampled(mean: float) -> None:
+    """Densities and the masses at the bounds add up to 1, and the mean gradient of their logarithms is 0."""
+    proposal = Proposal(ActionSpace((Interval(-1, 1),)), (1,), gaussian_std=0.5, clipped=True)
+    params = _hand(proposal, [[mean]])
+    inside = np.linspace(-1, 1, 4001)[1:-1]
+    actions = jnp.asarray([-1.0, *inside, 1.0], jnp.float32)[:, None]
+
+    def log_probs(params: Any) -> jax.Array:
+        return _likelihood(proposal, params, actions).log_prob
+
+    weight = np.exp(np.asarray(log_probs(params), np.float64)) * np.r_[1, np.full(len(inside), 2 / 4000), 1]
+    assert weight.sum() == pytest.approx(1, abs=2e-3)
+    assert weight[-1] == pytest.approx(stats.norm(mean, 0.5).sf(1), rel=1e-4)
+    score = jax.grad(lambda params: jnp.sum(jnp.asarray(weight, jnp.float32) * log_probs(params)))(params)
+    assert float(score["params"]["head"]["bias"][0, 0]) == pytest.approx(0, abs=5e-3)
+
+
 def test_gaussian_uses_the_unclipped_mean() -> None:
     proposal = Proposal(ActionSpace((Interval(-1, 1),)), (1,), gaussian_std=1.0)
     log_prob, _ = _likelihood(proposal, _hand(proposal, [[3.0]]), [[1.0]])

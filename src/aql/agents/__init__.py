@@ -37,8 +37,8 @@ def _space(config: Config, env: EnvSpec, discretise: bool) -> ActionSpace:
     return dataclasses.replace(space, interval_encoding=config.interval_encoding)
 
 
-def _proposal(config: Config, space: ActionSpace, autoregressive: bool) -> Proposal:
-    return Proposal(space, config.proposal_layers, autoregressive, gaussian_std=config.gaussian_std)
+def _proposal(config: Config, space: ActionSpace, autoregressive: bool, clipped: bool = False) -> Proposal:
+    return Proposal(space, config.proposal_layers, autoregressive, config.gaussian_std, clipped)
 
 
 def _q_learning(build_search: BuildSearch, discretise: bool = True) -> Callable[[Config, EnvSpec], Agent]:
@@ -85,7 +85,8 @@ def _impala(discretise: bool) -> Callable[[Config, EnvSpec], Agent]:
 
     def build(config: Config, env: EnvSpec) -> Agent:
         space = _space(config, env, discretise)
-        return Impala(config, env, space, _proposal(config, space, autoregressive=True))
+        # Policy gradients need the likelihood of what was sampled, bounds and all: else they have a bias at the bounds.
+        return Impala(config, env, space, _proposal(config, space, autoregressive=True, clipped=True))
 
     return build
 

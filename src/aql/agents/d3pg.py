@@ -14,7 +14,6 @@ import numpy as np
 import optax
 
 from aql import losses
-from aql.actions import Discrete
 from aql.agents.base import ActorState, Decision, Metrics, Mode, Params
 from aql.agents.critic import CriticAgent, lambda_targets, reduce
 from aql.agents.networked import descend
@@ -63,10 +62,10 @@ class D3PG(CriticAgent):
     """The agent."""
 
     def __post_init__(self) -> None:
-        for d, sub in enumerate(self.space.subactions):
-            if isinstance(sub, Discrete):
+        for d, choices in enumerate(self.space.num_choices):
+            if choices > 0:
                 raise UserError(
-                    f"sub-action {d} is a choice among {sub.n}, and d3pg needs continuous ones only, because it "
+                    f"sub-action {d} is a choice among {choices}, and d3pg needs continuous ones only, because it "
                     "follows the gradient of Q through the action: use the agent `aql`, which needs none"
                 )
 

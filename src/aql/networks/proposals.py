@@ -47,6 +47,7 @@ class Proposal(nn.Module):
     layers: tuple[int, ...]
     autoregressive: bool = True
     gaussian_std: float = 0.5
+    clipped: bool = False  # whether a Gaussian's value at a bound counts as all values beyond it
 
     @property
     def _width(self) -> int:
@@ -80,8 +81,9 @@ class Proposal(nn.Module):
     def likelihood(self, embedding: jax.Array, action: jax.Array, allowed: jax.Array | None = None) -> Likelihood:
         """The log-likelihood of actions [..., D] in states [..., E], and the entropy along them.
 
-        A Gaussian's density is taken at the clipped action with the unclipped mean; its entropy is a constant and
-        gives no gradient.
+        A Gaussian's density is taken at the clipped action with the unclipped mean. If it is `clipped`, a value at a
+        bound has the probability of all beyond it instead, as `sample` draws it (Fujita & Maeda 2018). Its entropy is
+        a constant and gives no gradient.
         """
         parameters = self._along(embedding, action, allowed)
         log_p = jax.nn.log_softmax(parameters, axis=-1)
@@ -90,8 +92,12 @@ class Proposal(nn.Module):
         choice_entropy = -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
         deviation = (action - parameters[..., 0]) / self.gaussian_std
         normaliser = math.log(self.gaussian_std * math.sqrt(2 * math.pi))
+        value_log_prob = -0.5 * jnp.square(deviation) - normaliser
+        if self.clipped:
+            beyond = jax.scipy.special.log_ndtr((action * parameters[..., 0] - 1) / self.gaussian_std)
+            value_log_prob = jnp.where(jnp.abs(action) >= 1, beyond, value_log_prob)
         is_choice = self.space.num_choices > 0
-        log_prob = jnp.where(is_choice, choice_log_prob, -0.5 * jnp.square(deviation) - normaliser)
+        log_prob = jnp.where(is_choice, choice_log_prob, value_log_prob)
         entropy = jnp.where(is_choice, choice_entropy, 0.5 + normaliser)
         return Likelihood(jnp.sum(log_prob, axis=-1), jnp.sum(entropy, axis=-1))
 
