@@ -3,7 +3,8 @@
     python benchmarks/peers/run.py [--core 1] [--minutes 6] [--seeds 1] [--peers aql,sbx-sac] [--tasks walker-walk]
         [--venv .venv-peers] [--out runs/peers] [--output benchmarks/results/peers.csv] [--plot docs/peers.png]
 
-- control tasks, actions held only where an agent's own preset says so; greedy evaluations of 5 episodes on the way that do not count as minutes;
+- control tasks, actions held only where an agent's own preset says so; greedy evaluations of 5 episodes on the way that
+  do not count as minutes;
 - `--spaces benchmarks/results/peers_spaces.csv`: steps a second with 3528 actions on a trivial environment, and which
   action spaces are refused.
 
