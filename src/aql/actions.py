@@ -23,6 +23,8 @@ from aql.nested import Discrete, Interval, SubAction
 
 __all__ = ["ActionSpace", "Discrete", "Interval", "SubAction"]
 
+MOST_MULTIPLIED = 256  # features of an action up to which a product is faster than looking rows up
+
 
 @dataclasses.dataclass(frozen=True)
 class ActionSpace:
@@ -216,6 +218,18 @@ class ActionSpace:
         if not self._one_hot.any():
             return action
         return self._feature(jnp.asarray(action)[..., self.feature_owner])
+
+    def project(self, action: jax.Array, kernel: jax.Array) -> jax.Array:
+        """`encode(action) @ kernel`: actions [..., D] and a kernel [F, H] -> [..., H].
+
+        A product with ones and zeros is fast where there are few, and hopeless for thousands of choices: there the
+        rows of the choices are looked up.
+        """
+        if len(kernel) <= MOST_MULTIPLIED:
+            return self.encode(action) @ kernel
+        first = np.searchsorted(self.feature_owner, np.arange(self.dimensions))
+        rows = kernel[first + jnp.where(self._one_hot, self.to_index(action), 0)]  # [..., D, H]
+        return jnp.sum(rows * jnp.where(self._one_hot, 1, action)[..., None], axis=-2)
 
     def decode(self, features: jax.Array) -> jax.Array:
         """The inverse of `encode`."""

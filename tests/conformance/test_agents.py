@@ -223,8 +223,7 @@ def test_updates_change_everything_that_learns(name: str, space: str, variant: s
         assert np.shape(value) == ()
     before, after = checkpoint.flatten(case.before), checkpoint.flatten(case.after)
     assert before.keys() == after.keys()
-    constant = set() if SPACES[space].dimensions > 1 else {"prefix"}  # one sub-action has nobody before it
-    constant |= set() if case.config.normalise_observations else {"statistics"}
+    constant = set() if case.config.normalise_observations else {"statistics"}
     for path, leaf in after.items():
         assert np.all(np.isfinite(leaf)), path
         if not constant & set(path.split("/")):

@@ -303,3 +303,24 @@ def test_uniform_log_prob_in_numbers() -> None:
     np.testing.assert_allclose(space.uniform_log_prob((2,)), [-np.log(3 * 2 * 5)] * 2, rtol=1e-6)
     allowed = space.allowed(jnp.array([[True, True, True], [False, True, False]]))
     np.testing.assert_allclose(space.uniform_log_prob((2,), allowed), [-np.log(3 * 2 * 5), -np.log(2 * 5)], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        ActionSpace((Discrete(300),)),
+        ActionSpace((Interval(-1, 1), Discrete(200), Interval(0, 3, bins=5), Discrete(150))),
+        ActionSpace((Discrete(400), Interval(0, 1, bins=9)), interval_encoding="one-hot"),
+        ActionSpace((Discrete(3), Interval(-1, 1))),
+    ],
+)
+def test_a_projection_is_a_product_with_the_features(space: ActionSpace) -> None:
+    """Also where thousands of choices are looked up instead, forward and backward."""
+    kernel = jax.random.normal(jax.random.key(0), (len(space.feature_owner), 4))
+    action = space.sample(jax.random.key(1), (5, 7))
+    np.testing.assert_allclose(space.project(action, kernel), space.encode(action) @ kernel, rtol=1e-5, atol=1e-5)
+    got, expected = (
+        jax.grad(lambda kernel, by=by: jnp.sum(jnp.sin(by(kernel))))(kernel)
+        for by in (lambda kernel: space.project(action, kernel), lambda kernel: space.encode(action) @ kernel)
+    )
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from aql.actions import ActionSpace, Interval
 from aql.networks import apply
 from aql.networks.critics import Critic, Tower, Value
 
@@ -14,12 +15,12 @@ KEY = jax.random.key(0)
 
 
 def _critic(layers: tuple[int, ...] = (16, 8), layer_norm: bool = False) -> tuple[Critic, Any]:
-    critic = Critic(layers, layer_norm)
+    critic = Critic(ActionSpace((Interval(-1, 1),) * 3), layers, layer_norm)
     return critic, jax.jit(critic.init)(KEY, jnp.zeros((1, 5)), jnp.zeros((1, 3)))
 
 
 def test_by_hand() -> None:
-    critic = Critic((2,))
+    critic = Critic(ActionSpace((Interval(-1, 1),)), (2,))
     params = critic.init(KEY, jnp.zeros((1, 1)), jnp.zeros((1, 1)))
     by_hand = {
         "state_tower": {"Dense_0": {"kernel": jnp.array([[1.0, -2.0]]), "bias": jnp.array([0.5, 0.0])}},

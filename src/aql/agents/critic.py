@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import optax
 
 from aql import losses, returns
-from aql.actions import ActionSpace
 from aql.agents.base import Metrics, Params
 from aql.agents.networked import NetworkAgent
 from aql.config import Config
@@ -25,23 +24,20 @@ class Evaluated(NamedTuple):
     """
 
     critic: Critic
-    space: ActionSpace
     params: tuple[Params, ...]
     states: tuple[jax.Array, ...]  # [B, H] of each critic
 
     def values(self, action: jax.Array) -> jax.Array:
         """Q of one action [B, D] in each state, by each critic: [critics, B]."""
-        features = self.space.encode(action)
-        q = [apply(self.critic, p, s, features, method="value") for p, s in zip(self.params, self.states, strict=True)]
+        q = [apply(self.critic, p, s, action, method="value") for p, s in zip(self.params, self.states, strict=True)]
         return jnp.stack(q)
 
     def score(self, candidates: jax.Array) -> jax.Array:
         """The critics' mean Q of candidates [B, C, D], or [1, C, D] for all states: [B, C]."""
 
         def mean_value(states: tuple[jax.Array, ...], candidates: jax.Array) -> jax.Array:
-            features = self.space.encode(candidates)
             pairs = zip(self.params, states, strict=True)
-            q = [apply(self.critic, p, s[:, None], features, method="value") for p, s in pairs]
+            q = [apply(self.critic, p, s[:, None], candidates, method="value") for p, s in pairs]
             return sum(q[1:], start=q[0]) / len(q)
 
         return score_in_blocks(mean_value, self.states, candidates, width=self.states[0].shape[-1])
@@ -72,16 +68,16 @@ class CriticAgent(NetworkAgent):
 
     @property
     def _critic(self) -> Critic:
-        return Critic(self.config.critic_layers, self.config.layer_norm)
+        return Critic(self.space, self.config.critic_layers, self.config.layer_norm)
 
     def _init_critics(self, key: jax.Array, embedding: jax.Array) -> tuple[Params, ...]:
-        features = self.space.encode(jnp.zeros((1, self.space.dimensions)))
-        return tuple(self._critic.init(k, embedding, features) for k in jax.random.split(key, self.config.num_critics))
+        action = jnp.zeros((1, self.space.dimensions))
+        return tuple(self._critic.init(k, embedding, action) for k in jax.random.split(key, self.config.num_critics))
 
     def _evaluate(self, critics: tuple[Params, ...], embedding: jax.Array) -> Evaluated:
         """The states' half of Q, for embeddings [..., E]."""
         states = tuple(apply(self._critic, p, embedding, method="state") for p in critics)
-        return Evaluated(self._critic, self.space, critics, states)
+        return Evaluated(self._critic, critics, states)
 
     def _copy_as_target(self, network: Any) -> Any:
         """The network that the targets use; empty without one."""

@@ -3,6 +3,8 @@
 import jax
 from flax import linen as nn
 
+from aql.actions import ActionSpace
+
 
 class Tower(nn.Module):
     """Linear layers with ReLU between them; the last one stays linear."""
@@ -20,29 +22,43 @@ class Tower(nn.Module):
         return x
 
 
+class ActionTower(nn.Module):
+    """One linear layer of the action's features."""
+
+    space: ActionSpace
+    size: int
+
+    @nn.compact
+    def __call__(self, action: jax.Array) -> jax.Array:
+        """[..., D] -> [..., size]."""
+        shape = (len(self.space.feature_owner), self.size)
+        return self.space.project(action, self.param("kernel", nn.initializers.lecun_normal(), shape))
+
+
 class Critic(nn.Module):
     """Q(s, a) = w . relu(f(s) + W a): the state's half is computed once, however many actions are scored."""
 
+    space: ActionSpace
     layers: tuple[int, ...]
     layer_norm: bool = False
 
     def setup(self) -> None:
         """Two towers that end in the same width, and the output."""
         self.state_tower = Tower(self.layers, self.layer_norm)
-        self.action_tower = nn.Dense(self.layers[-1], use_bias=False)
+        self.action_tower = ActionTower(self.space, self.layers[-1])
         self.output = nn.Dense(1)
 
     def state(self, embedding: jax.Array) -> jax.Array:
         """[..., E] -> [..., H], the state's half."""
         return self.state_tower(embedding)
 
-    def value(self, state: jax.Array, features: jax.Array) -> jax.Array:
-        """State halves [..., H] and action features [..., F] of the same leading shape -> [...]."""
-        return self.output(nn.relu(state + self.action_tower(features)))[..., 0]
+    def value(self, state: jax.Array, action: jax.Array) -> jax.Array:
+        """State halves [..., H] and actions [..., D] of the same leading shape -> [...]."""
+        return self.output(nn.relu(state + self.action_tower(action)))[..., 0]
 
-    def __call__(self, embedding: jax.Array, features: jax.Array) -> jax.Array:
-        """Q of states [..., E] and action features [..., F]: [...]."""
-        return self.value(self.state(embedding), features)
+    def __call__(self, embedding: jax.Array, action: jax.Array) -> jax.Array:
+        """Q of states [..., E] and actions [..., D]: [...]."""
+        return self.value(self.state(embedding), action)
 
 
 class Value(nn.Module):

@@ -53,6 +53,11 @@ class Proposal(nn.Module):
     def _width(self) -> int:
         return max(1, int(self.space.num_choices.max()))
 
+    @property
+    def _conditional(self) -> bool:
+        """Whether sub-actions have others before them to look at."""
+        return self.autoregressive and self.space.dimensions > 1
+
     @functools.cached_property
     def _padding(self) -> np.ndarray:
         """[D, K] 0 for a real choice, NEGLIGIBLE for padding."""
@@ -64,7 +69,7 @@ class Proposal(nn.Module):
         shape = (self.space.dimensions, self._width)
         self.tower = Tower(self.layers)
         self.head = nn.DenseGeneral(shape)
-        if self.autoregressive:
+        if self._conditional:
             scale = nn.initializers.variance_scaling(1.0, "fan_in", "truncated_normal", in_axis=0, out_axis=(1, 2))
             self.prefix = self.param("prefix", scale, (len(self.space.feature_owner), *shape))
 
@@ -109,9 +114,9 @@ class Proposal(nn.Module):
     def _along(self, embedding: jax.Array, action: jax.Array, allowed: jax.Array | None) -> jax.Array:
         """[..., D, K] the parameters of each sub-action, given those of the actions [..., D] before it."""
         parameters = self(embedding, allowed)
-        if self.autoregressive:
+        if self._conditional:
             weights = self._prefix_weights()
-            prefix = self.space.encode(action) @ weights.reshape(len(weights), -1)
+            prefix = self.space.project(action, weights.reshape(len(weights), -1))
             parameters += prefix.reshape(parameters.shape)
         return parameters
 
@@ -133,7 +138,7 @@ class Proposal(nn.Module):
         """Sub-action after sub-action by `pick`, which may use the noise [D, B, n]: [B, n, D]."""
         dimensions, num_states, count = noise.shape
         base = jnp.transpose(self(embedding, allowed), (1, 2, 0))[..., None]  # [D, K, B, 1]
-        if not self.autoregressive or dimensions == 1:
+        if not self._conditional:
             columns = [pick(base[d], noise[d], d) for d in range(dimensions)]
             return jnp.stack(columns, axis=-1)
 
