@@ -57,6 +57,16 @@ class Student(Protocol):
         ...
 
 
+def version_of(name: str) -> str:
+    """The release of a peer, or our commit."""
+    if name == "aql":
+        from aql.runs import commit
+
+        return f"aql {commit()}"
+    package = PACKAGES[PEERS[name][0]]
+    return f"{package} {importlib.metadata.version(package)}"
+
+
 class Peer:
     """An algorithm of Stable-Baselines3 or Stable-Baselines-JAX, as it comes."""
 
@@ -65,7 +75,7 @@ class Peer:
         self._model: Any = getattr(importlib.import_module(module), algorithm)("MlpPolicy", env, seed=seed)
         self._eval_env = eval_env
         eval_env.reset(seed=1_000_003 + seed)
-        self.version = f"{PACKAGES[module]} {importlib.metadata.version(PACKAGES[module])}"
+        self.version = version_of(name)
 
     @property
     def steps(self) -> int:
@@ -91,12 +101,11 @@ class Ours:
 
     def __init__(self, env: Any, seed: int) -> None:
         import aql
-        from aql.runs import commit
 
         # Lines of metrics are where going on is asked; evaluations are ours.
         quiet: dict[str, Any] = {"log_every": 500, "eval_every": 10**12, "eval_episodes": 1}
         self._model = aql.AQL(env, seed=seed, **quiet)
-        self.version = f"aql {commit()}"
+        self.version = version_of("aql")
 
     @property
     def steps(self) -> int:
@@ -157,6 +166,7 @@ def act(name: str, space: str, options: argparse.Namespace) -> list[dict[str, An
     """Steps a second while learning on a trivial environment, or how the space was refused."""
     action_space = action_spaces()[space]
     row = {"peer": name, "space": str(action_space).replace("\n", " "), "steps_per_second": None, "refused": ""}
+    row |= {"seed": options.seed, "version": version_of(name)}
     student: Student
     try:
         if name == "aql":

@@ -293,7 +293,7 @@ def _look(
         report.warning(f"observations are {given}, and their space says {space.dtype}: return what it says")
     elif not space.contains(observation):
         report.warning(f"the observation at step {step} is not in its space {space}, if only by its types")
-    if becomes.parts is None:
+    if not becomes.parts.packed:
         return {"": array}
     images, numbers = becomes.parts.unpack(array)
     seen = {f"image {i}": np.asarray(image) for i, image in enumerate(images)}

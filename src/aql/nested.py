@@ -1,7 +1,9 @@
 """Gymnasium's spaces, nested to any depth, as flat lists: of sub-actions, their names, their values, their masks."""
 
 import dataclasses
+import functools
 import math
+import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -50,6 +52,7 @@ class Interval:
 
 
 SubAction = Discrete | Interval
+Path = tuple[Any, ...]  # keys and places, from the outside in
 
 
 def parts(space: gymnasium.Space) -> dict[Any, gymnasium.Space]:
@@ -57,6 +60,20 @@ def parts(space: gymnasium.Space) -> dict[Any, gymnasium.Space]:
     if isinstance(space, gymnasium.spaces.Dict):
         return dict(space.spaces)
     return dict(enumerate(space.spaces)) if isinstance(space, gymnasium.spaces.Tuple) else {}
+
+
+def leaves(space: gymnasium.Space, path: Path = ()) -> Iterator[tuple[Path, gymnasium.Space]]:
+    """The parts of a space that are not nested themselves, and the way to each of them."""
+    inside = parts(space)
+    if not inside:
+        yield path, space
+    for name, part in inside.items():
+        yield from leaves(part, (*path, name))
+
+
+def at(value: Any, path: Path) -> Any:
+    """What lies at the end of a way."""
+    return functools.reduce(operator.getitem, path, value)
 
 
 def from_dm_env(spec: Any) -> gymnasium.Space:

@@ -5,11 +5,9 @@ hear of the last action and reward. On the Control Suite it is the identity, as 
 """
 
 import dataclasses
-import math
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from aql.actions import ActionSpace
 from aql.agents.base import EnvSpec, Params
@@ -40,20 +38,7 @@ class Embedding:
     @property
     def _parts(self) -> Parts:
         """The images and numbers of an observation."""
-        shape = self.env.observation_shape
-        if self.env.observation_parts is not None:
-            return self.env.observation_parts
-        if len(shape) == 3 and self.env.observation_dtype == np.uint8:
-            return Parts((shape,), 0)
-        return Parts((), math.prod(shape))
-
-    def _split(self, observation: jax.Array) -> tuple[list[jax.Array], jax.Array]:
-        """Observations [B, T, *observation_shape] -> each image [B, T, H, W, C], the numbers [B, T, n]."""
-        if self.env.observation_parts is not None:
-            return self.env.observation_parts.unpack(observation)
-        if self._parts.images:
-            return [observation], jnp.zeros((*observation.shape[:2], 0))
-        return [], observation.reshape(*observation.shape[:2], -1)
+        return self.env.observation_parts or Parts.of(self.env.observation_shape, self.env.observation_dtype)
 
     @property
     def _normalises(self) -> bool:
@@ -72,7 +57,7 @@ class Embedding:
         """Parameters of the torso; none if it is the identity."""
         more = jnp.zeros((1, 1, self._action_size + bool(self._action_size)))
         observation = jnp.zeros((1, 1, *self.env.observation_shape), self.env.observation_dtype)
-        images, numbers = self._split(observation)
+        images, numbers = self._parts.split(observation)
         state = jnp.zeros((1, 2 * self.config.memory_size))
         return self._torso.init(key, images, jnp.concatenate([numbers, more], axis=-1), jnp.zeros((1, 1), bool), state)
 
@@ -95,7 +80,7 @@ class Embedding:
         """The statistics with the numbers in observations [B, T, *observation_shape] counted in, if they are used."""
         if not self._normalises:
             return statistics
-        _, numbers = self._split(observation)
+        _, numbers = self._parts.split(observation)
         return torsos.update_statistics(statistics, numbers.reshape(-1, self._parts.numbers))
 
     def act(
@@ -149,7 +134,7 @@ class Embedding:
         state: jax.Array,
     ) -> tuple[jax.Array, jax.Array]:
         """All with axes [B, T], but the LSTM's state [B, 2 * memory_size] before them."""
-        images, numbers = self._split(observation)
+        images, numbers = self._parts.split(observation)
         if self._normalises:
             numbers = torsos.normalise(statistics, numbers)
         if self._action_size:  # a new episode has neither

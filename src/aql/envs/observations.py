@@ -1,10 +1,8 @@
 """From the observations of an environment to the arrays that networks get."""
 
-import functools
 import itertools
 import math
-import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 import gymnasium
@@ -23,10 +21,30 @@ FLOAT = np.dtype(np.float32)
 
 
 class Parts(NamedTuple):
-    """What a row of bytes holds that stands for images and numbers: the images as they are, the numbers as float32."""
+    """The images and numbers of an observation: an image or numbers as they are, or both `packed` into a row of bytes.
+
+    Packed, the images come first, as they are, then the numbers as float32. So whatever stores, sends and replays
+    observations has one array to deal with, and images stay small.
+    """
 
     images: tuple[tuple[int, ...], ...]  # [height, width, channels] of each
     numbers: int
+    packed: bool = True
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], dtype: np.dtype) -> "Parts":
+        """Of an array that is an image, if it has the shape and type of one, or else numbers."""
+        if len(shape) == 3 and dtype == np.uint8:
+            return cls((shape,), 0, packed=False)
+        return cls((), math.prod(shape), packed=False)
+
+    def split(self, observation: jax.Array) -> tuple[list[jax.Array], jax.Array]:
+        """Observations [B, T, ...] -> each image [B, T, height, width, channels], and the numbers [B, T, numbers]."""
+        if self.packed:
+            return self.unpack(observation)
+        if self.images:
+            return [observation], jnp.zeros((*observation.shape[:2], 0))
+        return [], observation.reshape(*observation.shape[:2], self.numbers)
 
     @property
     def num_bytes(self) -> int:
@@ -34,8 +52,8 @@ class Parts(NamedTuple):
         return sum(math.prod(shape) for shape in self.images) + 4 * self.numbers
 
     def pack(self, images: Sequence[np.ndarray], numbers: np.ndarray) -> np.ndarray:
-        """One observation as a row of bytes."""
-        return np.concatenate([*(image.reshape(-1) for image in images), numbers.astype(np.float32).view(np.uint8)])
+        """One observation's images and its numbers, float32, as a row of bytes."""
+        return np.concatenate([*(image.reshape(-1) for image in images), numbers.view(np.uint8)])
 
     def unpack(self, rows: jax.typing.ArrayLike) -> tuple[list[jax.Array], jax.Array]:
         """Rows [..., num_bytes] -> each image [..., height, width, channels], and the numbers [..., numbers]."""
@@ -50,11 +68,10 @@ class Parts(NamedTuple):
 class Observations:
     """Observations that are arrays of one shape and type already."""
 
-    parts: Parts | None = None  # of what is packed into a row of bytes
-
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype = FLOAT) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype = FLOAT, parts: Parts | None = None) -> None:
         self.shape = shape
         self.dtype = dtype
+        self.parts = parts or Parts.of(shape, dtype)
 
     def describe(self) -> str:
         """What a network gets to see."""
@@ -116,25 +133,42 @@ class BoxObservations(Observations):
         return super()._checked(np.moveaxis(batch, 1, -1) if self._channels_first else batch)
 
 
-class FlatObservations(Observations):
-    """Finite sets become one-hot; what is nested becomes one vector, as `gymnasium.spaces.utils.flatten` does it."""
+class NestedObservations(Observations):
+    """Finite sets become one-hot, all parts one vector; images among them keep their shape, packed with the rest."""
 
     def __init__(self, space: gymnasium.Space) -> None:
         self._space = space
-        self._leaves = list(_leaves(space))
+        self._leaves = list(nested.leaves(space))
         self._read = _reader(space)
-        flat = spaces.utils.flatten_space(space)
-        assert isinstance(flat, spaces.Box)
-        super().__init__(flat.shape)
+        images = tuple(BoxObservations(leaf).shape for _, leaf in self._leaves if is_image(leaf))
+        numbers = sum(spaces.utils.flatdim(leaf) for _, leaf in self._leaves if not is_image(leaf))
+        parts = Parts(images, numbers, packed=bool(images))
+        if parts.packed:
+            super().__init__((parts.num_bytes,), np.dtype(np.uint8), parts)
+        else:
+            super().__init__((numbers,))
+
+    def describe(self) -> str:
+        """The images and how many numbers."""
+        if not self.parts.packed:
+            return super().describe()
+        images, numbers = [f"an image {shape}" for shape in self.parts.images], self.parts.numbers
+        beside = {0: [], 1: ["a number"]}.get(numbers, [f"{numbers} numbers"])
+        return " and ".join(images + beside)
 
     def one(self, observation: Any) -> np.ndarray:
-        """One observation as a vector."""
-        return super().one(spaces.utils.flatten(self._space, self._read(observation)))
+        """One observation as a vector, or as a row of bytes."""
+        read = self._read(observation)
+        values = [(leaf, nested.at(read, path)) for path, leaf in self._leaves]
+        images = [value for leaf, value in values if is_image(leaf)]
+        flat = [np.asarray(spaces.utils.flatten(leaf, value)) for leaf, value in values if not is_image(leaf)]
+        numbers = np.concatenate([np.zeros(0, FLOAT), *flat], dtype=FLOAT, casting="same_kind")
+        return self.parts.pack(images, numbers) if self.parts.packed else numbers
 
     def batch(self, observation: Any) -> tuple[np.ndarray, bool]:
         """[B, n] of a batch, stacked leaf by leaf as in Gymnasium, or of a single observation."""
         try:
-            leaves = [(functools.reduce(operator.getitem, path, observation), space) for path, space in self._leaves]
+            leaves = [(nested.at(observation, path), space) for path, space in self._leaves]
             extra = {np.ndim(leaf) - len(space.shape or ()) for leaf, space in leaves}
             lengths = {len(leaf) for leaf, _ in leaves} if extra == {1} else set()
         except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -145,36 +179,6 @@ class FlatObservations(Observations):
             return self.one(observation)[None], True
         self.one(observation)  # says which part is wrong, if it is a single one
         raise _outside(self._space, observation)
-
-
-class MixedObservations(FlatObservations):
-    """What is nested and has images in it: they keep their shape, all else becomes one vector beside them."""
-
-    def __init__(self, space: gymnasium.Space) -> None:
-        super().__init__(space)
-        pictures = [BoxObservations(leaf).shape for _, leaf in self._leaves if is_image(leaf)]
-        numbers = sum(spaces.utils.flatdim(leaf) for _, leaf in self._leaves if not is_image(leaf))
-        self.parts = Parts(tuple(pictures), numbers)
-        self.shape, self.dtype = (self.parts.num_bytes,), np.dtype(np.uint8)
-
-    def describe(self) -> str:
-        """The images and how many numbers."""
-        assert self.parts is not None
-        images, numbers = [f"an image {shape}" for shape in self.parts.images], self.parts.numbers
-        beside = {0: [], 1: ["a number"]}.get(numbers, [f"{numbers} numbers"])
-        return " and ".join(images + beside)
-
-    def one(self, observation: Any) -> np.ndarray:
-        """One observation as a row of bytes."""
-        assert self.parts is not None
-        read, images, numbers = self._read(observation), list[np.ndarray](), [np.zeros(0)]
-        for path, leaf in self._leaves:
-            value = functools.reduce(operator.getitem, path, read)
-            if is_image(leaf):
-                images.append(value)
-            else:
-                numbers.append(np.asarray(spaces.utils.flatten(leaf, value)))
-        return self.parts.pack(images, np.concatenate(numbers))
 
 
 def _numbers(observation: Any) -> np.ndarray:
@@ -230,24 +234,15 @@ def is_image(space: gymnasium.Space) -> TypeGuard[spaces.Box]:
     return isinstance(space, spaces.Box) and space.dtype == np.uint8 and len(space.shape) == 3
 
 
-def _leaves(space: gymnasium.Space, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], gymnasium.Space]]:
-    """The way to each part of a space that is not nested itself, and the part."""
-    inside = nested.parts(space)
-    if not inside:
-        yield path, space
-    for name, part in inside.items():
-        yield from _leaves(part, (*path, name))
-
-
 def from_gymnasium(space: gymnasium.Space) -> Observations:
     """How observations of the space are read: images as they are, another Box as float32, all else as a vector."""
-    leaves = [leaf for _, leaf in _leaves(space)]
+    leaves = [leaf for _, leaf in nested.leaves(space)]
     if isinstance(space, spaces.Box):
         return BoxObservations(space)
     if all(
         isinstance(leaf, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary) for leaf in leaves
     ):
-        return MixedObservations(space) if any(map(is_image, leaves)) else FlatObservations(space)
+        return NestedObservations(space)
     raise UserError(
         f"the observation space {space} is not supported: expected Box, Discrete, MultiDiscrete, "
         "MultiBinary, Tuple or Dict; wrap the environment in gymnasium.wrappers.TransformObservation"
