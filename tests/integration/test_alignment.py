@@ -254,8 +254,7 @@ def test_the_loss_in_numbers() -> None:
     (critic,) = state.params.network.critics
 
     def q(observation: Any, action: Any) -> float:
-        features = np.eye(3, dtype=np.float32)[int(action)]
-        return float(agent._critic.apply(critic, jnp.asarray(observation), jnp.asarray(features)))
+        return float(agent._critic.apply(critic, jnp.asarray(observation), jnp.asarray([action])))
 
     errors = []
     for row in range(2):
