@@ -33,6 +33,7 @@ class Config:
         "how actors spread between the two: geometrically, or the first tenth high and the rest low",
     )
     epsilon_per_subaction: bool = _field(True, "explore in each sub-action by itself instead of the whole action")
+    optimism: float = _field(0.0, "deviations of the critics that exploring actors add to the value of an action")
     noise_theta: float = _field(0.15, "how fast the noise of an actor returns to 0 (d3pg)")
     noise_sigma: float = _field(0.2, "deviation of what a step adds to the noise of an actor (d3pg)")
     random_steps: int = _field(2_000, "actor steps with uniform actions before learning starts")
@@ -116,7 +117,7 @@ class Config:
         ]
         not_negative = [
             *("seed", "random_steps", "num_uniform", "learner_num_uniform", "memory_size", "workers", "max_restarts"),
-            *("replayed_per_new", "entropy_weight", "policy_entropy_weight", "effort_weight"),
+            *("replayed_per_new", "optimism", "entropy_weight", "policy_entropy_weight", "effort_weight"),
         ]
         for name in at_least_one:
             self._require(name, getattr(self, name) >= 1, "at least 1")
@@ -247,9 +248,16 @@ _ON_POLICY: dict[str, dict[str, Any]] = {
 # Where environments differ from a preset: settings by the beginning of the id and by preset.
 FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # Control steps are so short that one action hardly matters. Held for two, it does; updates per step stay the same.
-    # Values are in the tens there, and a policy stays curious only if its entropy counts among them.
+    # Which gait or grip is found early decides, so actors try what the critics disagree on. Values are in the tens
+    # there, and a policy stays curious only if its entropy counts among them.
     "control/": {
-        "fast": {"action_repeat": 2, "replayed_per_new": 63, "random_steps": 4_000, "policy_entropy_weight": 0.3},
+        "fast": {
+            "action_repeat": 2,
+            "replayed_per_new": 63,
+            "random_steps": 4_000,
+            "optimism": 1.0,
+            "policy_entropy_weight": 0.3,
+        },
     },
     # A goal is many steps away, and pictures take time and memory: longer unrolls, fewer of them, a shorter replay.
     # The paper's own are its settings of the first-person tasks; the levels themselves hold an action for 4 frames.

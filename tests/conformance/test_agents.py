@@ -17,6 +17,7 @@ from aql.config import Config
 from aql.envs.base import TimeStep, no_masks
 from aql.errors import UserError
 from aql.experience import Unroll
+from aql.networks import apply
 from aql.runtime import checkpoint
 from aql.runtime.actor import jit_act
 from aql.runtime.learner import _jit_updates
@@ -351,6 +352,22 @@ def test_actors_can_use_the_target() -> None:
     without, _ = _make("exact", "single", act_with_target=True, target_ema=1.0)
     state = _any_state(without)
     assert _equal(without.acting_params(state), state.params)
+
+
+def test_only_actors_that_explore_are_optimists() -> None:
+    agent, _ = _make("exact", "discrete", optimism=1.0, num_critics=2, epsilon_low=0.0, epsilon_high=0.0)
+    state = _any_state(agent)
+    params, now = agent.acting_params(state), _now(_observation(3, 64))
+    actors = agent.init_actors(np.arange(64), 64)
+    embedding, _ = agent._embedding.act(params.network.torso, params.statistics, now, actors.memory)
+    actions = agent.space.enumerate()
+    q = np.stack([apply(agent._critic, p, embedding[:, None], actions[None]) for p in params.network.critics])
+    act = functools.partial(jit_act(agent), params, actors, jax.random.key(1), np.uint32(0), now)
+    chosen = {mode: act(mode=mode)[0].action for mode in ("greedy", "explore")}
+    # A mean of two and once their deviation is the larger one.
+    np.testing.assert_array_equal(chosen["greedy"], actions[np.argmax(q.mean(axis=0), axis=1)])
+    np.testing.assert_array_equal(chosen["explore"], actions[np.argmax(q.max(axis=0), axis=1)])
+    assert not np.array_equal(chosen["greedy"], chosen["explore"])
 
 
 @pytest.mark.parametrize(("target_critics", "expected"), [("min", [-1.0, 2.0]), ("mean", [1.0, 4.0])])

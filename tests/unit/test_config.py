@@ -58,6 +58,7 @@ INVALID: dict[str, list[Any]] = {
     "eval_every": [0],
     "eval_episodes": [0],
     "checkpoint_every": [0],
+    "optimism": [-0.5],
     "log_every": [0],
     # Choices, which Python callers can misspell too.
     "preset": ["slow"],

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from aql.actions import ActionSpace, Interval
+from aql.agents.critic import Evaluated
 from aql.networks import apply
 from aql.networks.critics import Critic, Tower, Value
 
@@ -32,6 +33,28 @@ def test_by_hand() -> None:
     # s = -1, a = 0.5: f = (-0.5, 2) + (1.5, 0.5) = (1, 2.5)   -> 2 * 1   + 10 * 2.5 + 0.25 = 27.25
     q = apply(critic, {"params": by_hand}, jnp.array([[1.0], [-1.0]]), jnp.array([[1.0], [0.5]]))
     np.testing.assert_allclose(q, [9.25, 27.25])
+
+
+def test_optimism_by_hand() -> None:
+    critic = Critic(ActionSpace((Interval(-1, 1),)), (1,))
+
+    def params(slope: float) -> Any:
+        return {
+            "params": {
+                "state_tower": {"Dense_0": {"kernel": jnp.array([[1.0]]), "bias": jnp.array([0.0])}},
+                "action_tower": {"kernel": jnp.array([[slope]])},
+                "output": {"kernel": jnp.array([[1.0]]), "bias": jnp.array([0.0])},
+            }
+        }
+
+    # Q of the two in s = 5: 5 + a and 5 - 3 a, so their mean is 5 - a and each is 2 |a| away from it.
+    state = jnp.array([[5.0]])
+    evaluated = Evaluated(critic, (params(1.0), params(-3.0)), (state, state))
+    candidates = jnp.array([[[-1.0], [0.0], [0.5]]])
+    np.testing.assert_allclose(evaluated.score(candidates), [[6, 5, 4.5]])
+    np.testing.assert_allclose(evaluated.score(candidates, optimism=1.5), [[9, 5, 6]])
+    alone = Evaluated(critic, (params(1.0),), (state,))
+    np.testing.assert_allclose(alone.score(candidates, optimism=1.5), [[4, 5, 5.5]])
 
 
 def test_the_hidden_layers_have_relu_and_the_sum_is_linear_before_it() -> None:

@@ -32,15 +32,21 @@ class Evaluated(NamedTuple):
         q = [apply(self.critic, p, s, action, method="value") for p, s in zip(self.params, self.states, strict=True)]
         return jnp.stack(q)
 
-    def score(self, candidates: jax.Array) -> jax.Array:
-        """The critics' mean Q of candidates [B, C, D], or [1, C, D] for all states: [B, C]."""
+    def score(self, candidates: jax.Array, optimism: float = 0.0) -> jax.Array:
+        """Q of candidates [B, C, D], or [1, C, D] for all states: [B, C].
 
-        def mean_value(states: tuple[jax.Array, ...], candidates: jax.Array) -> jax.Array:
+        It is the critics' mean, and `optimism` times their deviation more.
+        """
+
+        def value(states: tuple[jax.Array, ...], candidates: jax.Array) -> jax.Array:
             pairs = zip(self.params, states, strict=True)
             q = [apply(self.critic, p, s[:, None], candidates, method="value") for p, s in pairs]
-            return sum(q[1:], start=q[0]) / len(q)
+            mean = sum(q[1:], start=q[0]) / len(q)
+            if optimism == 0:
+                return mean
+            return mean + optimism * jnp.sqrt(sum(jnp.square(each - mean) for each in q) / len(q))
 
-        return score_in_blocks(mean_value, self.states, candidates, width=self.states[0].shape[-1])
+        return score_in_blocks(value, self.states, candidates, width=self.states[0].shape[-1])
 
 
 def reduce(config: Config, q: jax.Array) -> jax.Array:

@@ -1,12 +1,13 @@
 """Q-learning with a search in place of the maximum: AQL, Uniform Q, QT-Opt and exact Q are this one agent.
 
 a*(s)  = search of argmax_a Q(s, a)
-act      a*(s), epsilon-greedy
+act      a*(s), epsilon-greedy, where the critics' disagreement may count in favour of an action
 Q        follows Peng's Q(lambda) targets that bootstrap with Q(s', a*(s'))
 search   learns to find a*(s), if it can learn
 """
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import jax
@@ -107,7 +108,8 @@ class QLearning(CriticAgent):
         search_key, explore_key, uniform_key = jax.random.split(key, 3)
         embedding, memory = self._embedding.act(params.network.torso, params.statistics, now, actor_state.memory)
         allowed = self.space.allowed(now.mask)
-        found = self._find(params, search_key, embedding, allowed)
+        optimism = self.config.optimism if mode == "explore" else 0.0
+        found = self._find(params, search_key, embedding, allowed, optimism)
         best = found.action
         uniform = self.space.sample(uniform_key, (len(best), 1), allowed)[:, 0]
         shape = best.shape if self.config.epsilon_per_subaction else (best.shape[0], 1)
@@ -129,9 +131,16 @@ class QLearning(CriticAgent):
         proposal = self.search.conditionals(params.search, embedding, action, allowed)
         return Thought(proposal, found.values, proposed)
 
-    def _find(self, params: ActingParams, key: jax.Array, embedding: jax.Array, allowed: jax.Array | None) -> Found:
+    def _find(
+        self,
+        params: ActingParams,
+        key: jax.Array,
+        embedding: jax.Array,
+        allowed: jax.Array | None,
+        optimism: float = 0.0,
+    ) -> Found:
         """a* of states [B, E] for the actors."""
-        score = self._evaluate(params.network.critics, embedding).score
+        score = functools.partial(self._evaluate(params.network.critics, embedding).score, optimism=optimism)
         return self.search(params.search, key, embedding, score, allowed=allowed)
 
     def update(self, state: QLearningState, key: jax.Array, unrolls: Unroll) -> tuple[QLearningState, Metrics]:
