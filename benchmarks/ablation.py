@@ -28,6 +28,7 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "acting": ("act with the critics, not their targets", {"act_with_target": False}),
     "search": ("a* as stored, no search in the learner", {"fresh_search": False}),
     "optimism": ("actors are no optimists", {"optimism": 0.0}),
+    "chance": ("epsilons from 0.02 to 0.3", {"epsilon_low": 0.02, "epsilon_high": 0.3}),
     "epsilon": ("epsilon for whole actions", {"epsilon_per_subaction": False}),
     "observations": ("observations as they are", {"normalise_observations": False}),
     "encoding": ("bins one-hot", {"interval_encoding": "one-hot"}),

@@ -248,13 +248,15 @@ _ON_POLICY: dict[str, dict[str, Any]] = {
 # Where environments differ from a preset: settings by the beginning of the id and by preset.
 FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # Control steps are so short that one action hardly matters. Held for two, it does; updates per step stay the same.
-    # Which gait or grip is found early decides, so actors try what the critics disagree on. Values are in the tens
-    # there, and a policy stays curious only if its entropy counts among them.
+    # Which gait or grip is found early decides, so actors try what the critics disagree on; with that, less chance will
+    # do. Values are in the tens there, and a policy stays curious only if its entropy counts among them.
     "control/": {
         "fast": {
             "action_repeat": 2,
             "replayed_per_new": 63,
             "random_steps": 4_000,
+            "epsilon_low": 0.01,
+            "epsilon_high": 0.1,
             "optimism": 1.0,
             "policy_entropy_weight": 0.3,
         },
