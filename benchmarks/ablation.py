@@ -21,19 +21,19 @@ from aql.sweep.suites import Suite, Task
 TASKS = ("cartpole-swingup", "walker-walk", "cheetah-run")
 PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "fast": ("the preset", {}),
-    "norm": ("no layer norm", {"layer_norm": False}),
-    "critics": ("one critic", {"num_critics": 1}),
-    "targets": ("mean of the two critics in targets", {"target_critics": "mean"}),
-    "ema": ("target EMA 0.01", {"target_ema": 0.01}),
-    "acting": ("act with the critics, not their targets", {"act_with_target": False}),
-    "search": ("a* as stored, no search in the learner", {"fresh_search": False}),
     "optimism": ("actors are no optimists", {"optimism": 0.0}),
     "chance": ("epsilons from 0.02 to 0.3", {"epsilon_low": 0.02, "epsilon_high": 0.3}),
-    "epsilon": ("epsilon for whole actions", {"epsilon_per_subaction": False}),
+    "norm": ("no layer norm", {"layer_norm": False}),
+    "critics": ("one critic, no optimism", {"num_critics": 1, "optimism": 0.0}),
+    "search": ("a* as stored, no search in the learner, no optimism", {"fresh_search": False}),
+    "ema": ("target EMA 0.01", {"target_ema": 0.01}),
+    "targets": ("mean of the two critics in targets", {"target_critics": "mean"}),
+    "repeat": ("an action for every step", {"action_repeat": 1, "replayed_per_new": 31}),
     "observations": ("observations as they are", {"normalise_observations": False}),
     "encoding": ("bins one-hot", {"interval_encoding": "one-hot"}),
+    "epsilon": ("epsilon for whole actions", {"epsilon_per_subaction": False}),
+    "acting": ("act with the critics, not their targets", {"act_with_target": False}),
     "bins": ("three bins", {"bins": 3}),
-    "repeat": ("an action for every step", {"action_repeat": 1, "replayed_per_new": 31}),
 }
 
 

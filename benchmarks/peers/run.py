@@ -58,10 +58,17 @@ def run(peer: str, arguments: list[str], cell: Path, core: int, venv: Path) -> b
 
 def collect(folder: Path, output: Path) -> None:
     """All finished cells in one file, those of earlier calls too."""
-    texts = [cell.read_text().splitlines() for cell in sorted(folder.glob("*.csv"))]
-    if texts:
+    rows: list[dict[str, str]] = []
+    for cell in sorted(folder.glob("*.csv")):
+        with cell.open(newline="") as file:
+            rows += csv.DictReader(file)
+    if rows:
         output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text("\n".join([texts[0][0], *(line for text in texts for line in text[1:])]) + "\n")
+        with output.open("w", newline="") as file:
+            # Cells of earlier versions lack columns.
+            writer = csv.DictWriter(file, dict.fromkeys(name for row in rows for name in row), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
 
 
 def read(path: Path) -> list[Curve]:

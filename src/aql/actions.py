@@ -23,7 +23,8 @@ from aql.nested import Discrete, Interval, SubAction
 
 __all__ = ["ActionSpace", "Discrete", "Interval", "SubAction"]
 
-MOST_MULTIPLIED = 256  # features of an action up to which a product is faster than looking rows up
+# Features of an action up to which a product is faster than looking rows up: in all, and for each sub-action.
+MOST_MULTIPLIED, MOST_MULTIPLIED_EACH = 256, 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,7 +226,7 @@ class ActionSpace:
         A product with ones and zeros is fast where there are few, and hopeless for thousands of choices: there the
         rows of the choices are looked up.
         """
-        if len(kernel) <= MOST_MULTIPLIED:
+        if len(kernel) <= max(MOST_MULTIPLIED, MOST_MULTIPLIED_EACH * self.dimensions):
             return self.encode(action) @ kernel
         first = np.searchsorted(self.feature_owner, np.arange(self.dimensions))
         rows = kernel[first + jnp.where(self._one_hot, self.to_index(action), 0)]  # [..., D, H]

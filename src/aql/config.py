@@ -33,7 +33,9 @@ class Config:
         "how actors spread between the two: geometrically, or the first tenth high and the rest low",
     )
     epsilon_per_subaction: bool = _field(True, "explore in each sub-action by itself instead of the whole action")
-    optimism: float = _field(0.0, "deviations of the critics that exploring actors add to the value of an action")
+    optimism: float = _field(
+        0.0, "deviations of the critics, if several, that exploring actors add to values (with fresh_search)"
+    )
     noise_theta: float = _field(0.15, "how fast the noise of an actor returns to 0 (d3pg)")
     noise_sigma: float = _field(0.2, "deviation of what a step adds to the noise of an actor (d3pg)")
     random_steps: int = _field(2_000, "actor steps with uniform actions before learning starts")
@@ -106,6 +108,9 @@ class Config:
                 kind, words = KINDS[hint]
                 given = getattr(self, name)
                 self._require(name, isinstance(given, kind) and (hint is bool or not isinstance(given, bool)), words)
+                object.__setattr__(self, name, hint(given))  # NumPy's numbers are none to JSON
+            if hint == tuple[int, ...]:
+                self._require_sizes(name)
             if typing.get_origin(hint) is Literal:
                 choices = typing.get_args(hint)
                 self._require(name, getattr(self, name) in choices, " or ".join(choices))
@@ -117,7 +122,7 @@ class Config:
         ]
         not_negative = [
             *("seed", "random_steps", "num_uniform", "learner_num_uniform", "memory_size", "workers", "max_restarts"),
-            *("replayed_per_new", "optimism", "entropy_weight", "policy_entropy_weight", "effort_weight"),
+            "replayed_per_new",
         ]
         for name in at_least_one:
             self._require(name, getattr(self, name) >= 1, "at least 1")
@@ -127,7 +132,8 @@ class Config:
             self._require(name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
         for name in ("learning_rate", "proposal_learning_rate", "gaussian_std", "worker_timeout"):
             self._require(name, 0 < getattr(self, name) < math.inf, "above 0")
-        self._require("noise_sigma", 0 <= self.noise_sigma < math.inf, "0 or more")
+        for name in ("optimism", "noise_sigma", "entropy_weight", "policy_entropy_weight", "effort_weight"):
+            self._require(name, 0 <= getattr(self, name) < math.inf, "0 or more")
         self._require("target_ema", 0 < self.target_ema <= 1, "above 0 and at most 1")
         self._require("bins", self.bins >= 2, "at least 2")
         self._require("workers", self.workers <= self.actors, f"at most actors ({self.actors})")
@@ -137,9 +143,14 @@ class Config:
             self.replay_capacity > self.unroll_length,
             f"more than unroll_length ({self.unroll_length})",
         )
-        for name in ("critic_layers", "proposal_layers"):
-            sizes = getattr(self, name)
-            self._require(name, len(sizes) >= 1 and min(sizes) >= 1, "one or more sizes of at least 1")
+
+    def _require_sizes(self, name: str) -> None:
+        sizes = getattr(self, name)
+        whole = isinstance(sizes, tuple) and all(isinstance(size, numbers.Integral) for size in sizes)
+        self._require(
+            name, whole and len(sizes) >= 1 and min(sizes) >= 1, "one or more sizes of at least 1, as (256, 256)"
+        )
+        object.__setattr__(self, name, tuple(map(int, sizes)))
 
     def _require(self, name: str, holds: bool, expected: str) -> None:
         if not holds:

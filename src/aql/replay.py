@@ -21,6 +21,11 @@ class Replay:
         self._ring: Unroll | None = None  # leaves [capacity, B, ...], made by the first step
         self._steps = 0
 
+    @property
+    def steps(self) -> int:
+        """Steps of each actor that were stored, those that had to go since included."""
+        return self._steps
+
     def __len__(self) -> int:
         """Steps held for each actor."""
         return min(self._steps, self._capacity)

@@ -368,6 +368,12 @@ def test_only_actors_that_explore_are_optimists() -> None:
     np.testing.assert_array_equal(chosen["greedy"], actions[np.argmax(q.mean(axis=0), axis=1)])
     np.testing.assert_array_equal(chosen["explore"], actions[np.argmax(q.max(axis=0), axis=1)])
     assert not np.array_equal(chosen["greedy"], chosen["explore"])
+    # a* as stored is learned from, unless the learner searches again: then nobody is an optimist.
+    stored, _ = _make(
+        "exact", "discrete", optimism=1.0, fresh_search=False, num_critics=2, epsilon_low=0.0, epsilon_high=0.0
+    )
+    decision, _ = jit_act(stored)(params, actors, jax.random.key(1), np.uint32(0), now, mode="explore")
+    np.testing.assert_array_equal(decision.action, chosen["greedy"])
 
 
 @pytest.mark.parametrize(("target_critics", "expected"), [("min", [-1.0, 2.0]), ("mean", [1.0, 4.0])])

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import aql
 from aql import agents, cli, envs, metrics, runs
 from aql.agents.base import EnvSpec
 from aql.config import Config
@@ -163,6 +164,9 @@ def test_a_run_on_ray_is_a_run(nodes: Nodes, tmp_path: Path) -> None:
     assert all(row["worker_restarts"] == 0 for row in learned)
     assert all(row["param_lag"] >= 0 for row in learned)
     assert runs.restore(run).actor_steps == result.actor_steps
+    model = aql.load(run)  # without a replay, which workers do not save: it begins anew
+    assert model.actor_steps == result.actor_steps
+    assert model.learn(TINY["random_steps"] // 2, progress=False).actor_steps > result.actor_steps
     # As many updates for a step as in one process, but for what waits in queues: every two steps of an actor after the
     # random ones make a new unroll, which brings one replayed one; 8 make an update.
     updates = (result.actor_steps - TINY["random_steps"]) // 2 * 2 / 8

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium
+import numpy as np
 import pytest
 
 from aql import cli, metrics, runs
@@ -364,3 +366,30 @@ def test_restore_acts_like_the_run(tmp_path: Path) -> None:
 
 def test_tests_use_one_thread() -> None:
     assert os.environ["PJRT_NPROC"] == "1"
+
+
+class Trap(gymnasium.Env):
+    """Holds for 30 steps: longer than the actors' episodes here, shorter than those of an evaluation."""
+
+    observation_space = gymnasium.spaces.Box(0, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.steps = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        if self.steps > 30:
+            raise RuntimeError("the floor gave way")
+        return np.ones(2, np.float32), 1.0, False, False, {}
+
+
+@pytest.mark.parametrize("eval_every", [80, 10**9])
+def test_an_error_in_an_evaluation_costs_no_step(tmp_path: Path, eval_every: int) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(RuntimeError, match="the floor gave way") as caught:
+        _train(run, env=f"{__name__}:Trap", steps=80, eval_every=eval_every, checkpoint_every=10**9)
+    assert "the agent as of step 80 is kept" in caught.value.__notes__[0]
+    _, meta = checkpoint.load_latest(run)
+    assert meta["actor_steps"] == 80

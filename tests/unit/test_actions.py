@@ -306,6 +306,21 @@ def test_uniform_log_prob_in_numbers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("space", "looks_up"),
+    [
+        (ActionSpace((Discrete(3528),)), True),
+        (ActionSpace((Discrete(256),) * 6), True),
+        (ActionSpace((Discrete(2),) * 300), False),
+        (ActionSpace((Interval(-1, 1),) * 300), False),
+        (ActionSpace((Discrete(11),)), False),
+    ],
+)
+def test_rows_are_looked_up_where_sub_actions_have_many_choices(space: ActionSpace, looks_up: bool) -> None:
+    kernel, action = jnp.zeros((len(space.feature_owner), 4)), jnp.zeros((5, space.dimensions))
+    assert ("dot_general[" in str(jax.make_jaxpr(space.project)(action, kernel))) != looks_up
+
+
+@pytest.mark.parametrize(
     "space",
     [
         ActionSpace((Discrete(300),)),

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from aql import envs
@@ -32,7 +33,7 @@ INVALID: dict[str, list[Any]] = {
     "cem_samples": [0],
     "cem_elites": [0, 1000],
     "bins": [1, 0],
-    "critic_layers": [(), (0,), (64, -1)],
+    "critic_layers": [(), (0,), (64, -1), 256, ("a",), (64.0,)],
     "num_critics": [0],
     "proposal_layers": [(), (0,)],
     "gaussian_std": [0, -1, float("inf"), float("nan")],
@@ -46,19 +47,19 @@ INVALID: dict[str, list[Any]] = {
     "gamma": [-0.1, 1.01, float("nan")],
     "lambda_": [-0.1, 1.01, float("nan")],
     "target_ema": [0, -0.1, 1.5],
-    "entropy_weight": [-0.01, float("nan")],
-    "policy_entropy_weight": [-0.01, float("nan")],
+    "entropy_weight": [-0.01, float("nan"), float("inf")],
+    "policy_entropy_weight": [-0.01, float("nan"), float("inf")],
     "image_torso": ["large"],
     "embedding_size": [0],
     "memory_size": [-1],
-    "effort_weight": [-0.01, float("nan")],
+    "effort_weight": [-0.01, float("nan"), float("inf")],
     "workers": [-1, 9],
     "max_restarts": [-1],
     "worker_timeout": [0, -1, float("inf"), float("nan")],
     "eval_every": [0],
     "eval_episodes": [0],
     "checkpoint_every": [0],
-    "optimism": [-0.5],
+    "optimism": [-0.5, float("nan"), float("inf")],
     "log_every": [0],
     # Choices, which Python callers can misspell too.
     "preset": ["slow"],
@@ -92,6 +93,12 @@ def test_an_invalid_value_is_refused_by_name(name: str, value: Any) -> None:
     assert name in message
     assert str(value) in message
     assert "\n" not in message
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    given: dict[str, Any] = {"seed": np.int64(3), "gamma": np.float32(0.5), "critic_layers": (np.int64(8), 4)}
+    expected = Config(seed=3, gamma=0.5, critic_layers=(8, 4))
+    assert json.dumps(Config(**given).to_json()) == json.dumps(expected.to_json())
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,8 @@ class QLearning(CriticAgent):
         search_key, explore_key, uniform_key = jax.random.split(key, 3)
         embedding, memory = self._embedding.act(params.network.torso, params.statistics, now, actor_state.memory)
         allowed = self.space.allowed(now.mask)
-        optimism = self.config.optimism if mode == "explore" else 0.0
+        # The learner that searches again is not misled by the a* of an optimist. One that does not would learn from it.
+        optimism = self.config.optimism if mode == "explore" and self.config.fresh_search else 0.0
         found = self._find(params, search_key, embedding, allowed, optimism)
         best = found.action
         uniform = self.space.sample(uniform_key, (len(best), 1), allowed)[:, 0]

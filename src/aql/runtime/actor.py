@@ -46,7 +46,7 @@ class Actor:
 
         Actors that begin with trained parameters do not act at random, but fill their replay all the same.
         """
-        return self._config.random_steps - self._decisions * self._config.actors * self._config.action_repeat
+        return self._config.random_steps - self._replay.steps * self._config.actors * self._config.action_repeat
 
     def restart(self) -> None:
         """Begins new episodes in all environments, as a function of the seed and the steps taken.
@@ -101,14 +101,15 @@ class Actor:
     def get_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values that a checkpoint needs; call `restart` after it."""
         recent = self.finished_returns[-self._env.num_envs :]  # metrics look no further back
-        meta = {"decisions": self._decisions, "rng": self._rng.bit_generator.state, "returns": recent}
+        meta = {"steps": self.steps, "rng": self._rng.bit_generator.state, "returns": recent}
         return self._replay.get_state(), meta
 
     def set_state(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
-        """The inverse of `get_state`."""
-        self._replay.set_state(arrays)
-        self._decisions = meta["decisions"]
-        self._rng.bit_generator.state = meta["rng"]
+        """The inverse of `get_state`. Of what workers saved, who keep no replay, it takes the rest."""
+        if arrays:
+            self._replay.set_state(arrays)
+            self._rng.bit_generator.state = meta["rng"]
+        self._decisions = meta["steps"] // (self._env.num_envs * self._config.action_repeat)
         self.finished_returns = list(meta["returns"])
         self.restart()
 

@@ -120,24 +120,26 @@ def train(config: Config, run: Path, resume: bool = False, quiet: bool = False, 
             try:
                 with suppress(StoppedError):
                     trainer.step(writer.write)
+                    steps = trainer.actor.steps
+                    if steps >= config.steps and not _passed(before, steps, config.eval_every):
+                        trainer.evaluate(writer.write)
             except Exception as error:
-                trainer.write(checkpoint.folder_of(run, before))
-                kept = f"the agent as of step {before:,} is kept: aql train --resume {run}"
+                trainer.write(checkpoint.folder_of(run, trainer.actor.steps))
+                kept = f"the agent as of step {trainer.actor.steps:,} is kept: aql train --resume {run}"
                 if isinstance(error, UserError):
                     raise UserError(f"{error}; {kept}") from error
                 error.add_note(kept)
                 raise
             steps = trainer.actor.steps
-            done = steps >= config.steps
-            if done and not _passed(before, steps, config.eval_every):
-                with suppress(StoppedError):
-                    trainer.evaluate(writer.write)
-            if done or stopped.is_set() or _passed(before, steps, config.checkpoint_every):
+            if steps >= config.steps or stopped.is_set() or _passed(before, steps, config.checkpoint_every):
                 save()
             progress.update(steps, trainer.recent_return, trainer.result.mean if trainer.result else None)
             if stopped.is_set():
                 raise KeyboardInterrupt
-        return trainer.result or trainer.evaluate(writer.write)
+        try:
+            return trainer.result or trainer.evaluate(writer.write)
+        except StoppedError:
+            raise KeyboardInterrupt from None
 
 
 def _resume(trainer: "Trainer", run: Path) -> int:
