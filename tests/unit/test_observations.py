@@ -65,11 +65,12 @@ def test_one_and_many_are_told_apart_by_their_axes(dtype: Any) -> None:
     array, single = read.batch(one)
     assert single
     np.testing.assert_array_equal(array, [expected])
-    many = {"goal": np.array([[1, -1], [0, 0]], dtype), "place": (np.array([2, 0]), np.array([[7], [9]], dtype))}
+    places = (np.array([2, 0]), np.array([[7], [9]], dtype))
+    many = {"goal": np.array([[1, -1], [0, 0]], dtype), "place": places}
     array, single = read.batch(many)
     assert not single
     np.testing.assert_array_equal(array, [expected, [0, 0, 1, 0, 0, 9]])
-    np.testing.assert_array_equal(read.batch(many | {"place": list(many["place"])})[0], array)
+    np.testing.assert_array_equal(read.batch(many | {"place": list(places)})[0], array)
     lone = from_gymnasium(spaces.Dict(x=spaces.Box(-1, 1, (1,))))
     assert lone.batch({"x": np.array([0.5])})[1]  # no batch of one, whatever its type
     assert not lone.batch({"x": np.array([[0.5]])})[1]
