@@ -57,7 +57,8 @@ def _print_usage() -> None:
 class _TrainOptions:
     """Train an agent.
 
-    The settings of the config follow; their defaults are those of the preset and the agent.
+    The settings of the config follow; their defaults depend on preset, environment and agent: `aql train ENV --help`
+    shows those for ENV, without it those for control/cartpole-swingup.
     """
 
     config: Annotated[Config, tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff]
@@ -133,7 +134,7 @@ def _resumed_config(run: Path, arguments: list[str]) -> Config:
     given = {a.partition("=")[0].replace("_", "-") for a in arguments if a.startswith("--")}
     extra = given - {"--resume", "--steps", "--quiet", "--workers", "--ray"}
     if extra:
-        raise UserError(f"{', '.join(sorted(extra))} cannot be changed in a resumed run: only --steps can")
+        raise UserError(f"{', '.join(sorted(extra))} cannot be changed in a resumed run: only --steps can, and --workers of a run that has some")
     config = runs.read_config(run)
     changes: dict[str, int] = {}
     for name in ("steps", "workers"):
@@ -290,7 +291,7 @@ def sweep(arguments: list[str]) -> int:
         Called again, it goes on: finished runs are kept, begun ones resumed, failed ones tried again.
 
         Args:
-          suite: name of a suite (control39, control-mini, foundation), or a TOML file.
+          suite: name of a suite (control39, control-mini, doom, foundation, hybrid, minutes), or a TOML file.
           agents: agents to run instead of those of the suite, with commas between.
           tasks: tasks or groups to choose from the suite, with commas between.
           seeds: how many seeds, from 0; default: as many as the suite says.
@@ -334,7 +335,7 @@ def sweep(arguments: list[str]) -> int:
 
 
 def check(arguments: list[str]) -> int:
-    """is this environment fit for training? aql check ENV"""
+    """tell whether an environment is fit for training: aql check ENV"""
     from aql import check
 
     def options(

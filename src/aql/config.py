@@ -34,7 +34,7 @@ class Config:
     )
     epsilon_per_subaction: bool = _field(True, "explore in each sub-action by itself instead of the whole action")
     optimism: float = _field(
-        0.0, "deviations of the critics, if several, that exploring actors add to values (with fresh_search)"
+        0.0, "deviations of the critics that exploring actors add to a value; for several critics and fresh_search"
     )
     noise_theta: float = _field(0.15, "how fast the noise of an actor returns to 0 (d3pg)")
     noise_sigma: float = _field(0.2, "deviation of what a step adds to the noise of an actor (d3pg)")
@@ -47,7 +47,7 @@ class Config:
         1.0, "share of a uniform candidate's sub-actions that are drawn; the rest is copied from the proposal's samples"
     )
     enumerate_small: bool = _field(True, "score every action where there are no more than N + M of them")
-    fresh_search: bool = _field(True, "search a* again in the learner instead of using the actor's")
+    fresh_search: bool = _field(True, "search the best action a* again in the learner instead of using the actor's")
     learner_num_proposal: int = _field(8, "candidates from the proposal in a fresh search")
     learner_num_uniform: int = _field(8, "uniform candidates in a fresh search")
     cem_iterations: int = _field(3, "iterations of the cross-entropy method (qtopt)")
