@@ -134,7 +134,8 @@ def _resumed_config(run: Path, arguments: list[str]) -> Config:
     given = {a.partition("=")[0].replace("_", "-") for a in arguments if a.startswith("--")}
     extra = given - {"--resume", "--steps", "--quiet", "--workers", "--ray"}
     if extra:
-        raise UserError(f"{', '.join(sorted(extra))} cannot be changed in a resumed run: only --steps can, and --workers of a run that has some")
+        can = "only --steps can, and --workers of a run that has some"
+        raise UserError(f"{', '.join(sorted(extra))} cannot be changed in a resumed run: {can}")
     config = runs.read_config(run)
     changes: dict[str, int] = {}
     for name in ("steps", "workers"):
