@@ -76,6 +76,16 @@ def at(value: Any, path: Path) -> Any:
     return functools.reduce(operator.getitem, path, value)
 
 
+def tuples(space: gymnasium.Space, value: Any) -> Any:
+    """The value, or what was stacked leaf by leaf, with a tuple where the space has one, also if it came as a list."""
+    inside = parts(space)
+    if isinstance(space, gymnasium.spaces.Tuple) and isinstance(value, list | tuple):
+        return tuple(tuples(inside[i], part) for i, part in enumerate(value))
+    if isinstance(space, gymnasium.spaces.Dict) and isinstance(value, dict):
+        return {name: tuples(inside[name], part) for name, part in value.items()}
+    return value
+
+
 def from_dm_env(spec: Any) -> gymnasium.Space:
     """The Gymnasium space of dm_env's specs; of what they are nested in, lists become tuples."""
     if isinstance(spec, Mapping):

@@ -63,6 +63,8 @@ def _fails(capsys: Any, *arguments: str) -> str:
         (["train", "toy/chain", "--steps"], ["steps"]),
         (["train", "toy/bandit-million", "--agent", "exact"], ["1e+06", "`aql`"]),
         (["train"], ["no environment", "aql envs"]),
+        (["plot"], ["no runs", "aql train"]),
+        (["report"], ["no runs", "aql train"]),
         (["train", "--steps", "100"], ["no environment", "aql envs"]),
         (["train", "--resume", "/nowhere/run"], ["/nowhere/run", "is not a run"]),
         (["eval", "/nowhere/run"], ["/nowhere/run", "is not a run"]),

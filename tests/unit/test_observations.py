@@ -76,7 +76,10 @@ def test_one_and_many_are_told_apart_by_their_axes(dtype: Any) -> None:
     assert not lone.batch({"x": np.array([[0.5]])})[1]
 
 
-@pytest.mark.parametrize("observation", [{"goal": np.zeros((2, 2))}, {}, None, 3])
+EXTRA = {"goal": np.zeros((2, 2)), "place": (np.zeros(2, int), np.zeros((2, 1))), "more": np.zeros(2)}
+
+
+@pytest.mark.parametrize("observation", [{"goal": np.zeros((2, 2))}, {}, None, 3, EXTRA])
 def test_no_batch_of_something_else(observation: Any) -> None:
     with pytest.raises(UserError, match="nor a batch of it"):
         from_gymnasium(NESTED).batch(observation)

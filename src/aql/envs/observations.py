@@ -168,7 +168,7 @@ class NestedObservations(Observations):
     def batch(self, observation: Any) -> tuple[np.ndarray, bool]:
         """[B, n] of a batch, stacked leaf by leaf as in Gymnasium, or of a single observation."""
         try:
-            observation = _tuples(self._space, observation)
+            observation = nested.tuples(self._space, observation)
             leaves = [(nested.at(observation, path), space) for path, space in self._leaves]
             extra = {np.ndim(leaf) - len(space.shape or ()) for leaf, space in leaves}
             lengths = {len(leaf) for leaf, _ in leaves} if extra == {1} else set()
@@ -180,15 +180,6 @@ class NestedObservations(Observations):
             return self.one(observation)[None], True
         self.one(observation)  # says which part is wrong, if it is a single one
         raise _outside(self._space, observation)
-
-
-def _tuples(space: gymnasium.Space, observation: Any) -> Any:
-    """The observation, or the batch, with a tuple where the space has one, also if it came as a list."""
-    if isinstance(space, spaces.Dict):
-        return {name: _tuples(part, observation[name]) for name, part in space.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(_tuples(part, observation[i]) for i, part in enumerate(space))
-    return observation
 
 
 def _numbers(observation: Any) -> np.ndarray:

@@ -120,9 +120,6 @@ def train(config: Config, run: Path, resume: bool = False, quiet: bool = False, 
             try:
                 with suppress(StoppedError):
                     trainer.step(writer.write)
-                    steps = trainer.actor.steps
-                    if steps >= config.steps and not _passed(before, steps, config.eval_every):
-                        trainer.evaluate(writer.write)
             except Exception as error:
                 trainer.write(checkpoint.folder_of(run, trainer.actor.steps))
                 kept = f"the agent as of step {trainer.actor.steps:,} is kept: aql train --resume {run}"
@@ -199,7 +196,8 @@ class Trainer:
             metrics = {name: float(value) for name, value in self.learner.metrics.items()}
             known = {"seconds": self.seconds, "updates": self.learner.updates, "return_mean": self.recent_return}
             report(self.actor.steps, **known, **metrics, **self.actor.metrics())
-        if _passed(before, self.actor.steps, self._config.eval_every):
+        ends = before < self._config.steps <= self.actor.steps
+        if ends or _passed(before, self.actor.steps, self._config.eval_every):
             self.evaluate(report)
 
     def evaluate(self, report: Report) -> Result:

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+from collections.abc import Callable
 from typing import Any
 
 import tyro
@@ -9,8 +10,9 @@ import tyro
 from aql.errors import UserError
 
 
-def parse(what: Any, name: str, arguments: list[str], usage: str = "", **options: Any) -> Any:
-    """tyro's result; its framed errors as one line, with the command's `usage`."""
+def parse(what: Any, name: str, arguments: list[str], command: Callable[..., Any], **options: Any) -> Any:
+    """tyro's result; its framed errors as one line. How a command is used is the second half of its first line."""
+    usage = (command.__doc__ or "").partition(": ")[2]
     output, errors = io.StringIO(), io.StringIO()
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
