@@ -246,7 +246,7 @@ def test_a_run_that_is_stopped_in_an_evaluation_does_not_play_it_to_its_end(tmp_
     with _command("train", "--resume", str(run), cwd=tmp_path, env=found | {"SECONDS": "0.5"}) as process:
         _wait_for((tmp_path / "evaluating").exists, process)
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert checkpoint.load(_last(run))[1]["actor_steps"] == 4
