@@ -33,6 +33,9 @@ class Config:
         "how actors spread between the two: geometrically, or the first tenth high and the rest low",
     )
     epsilon_per_subaction: bool = _field(True, "explore in each sub-action by itself instead of the whole action")
+    exploration_hold: float = _field(
+        1.0, "decisions that chance holds on to a sub-action for, on average; where choices are masked it does not"
+    )
     optimism: float = _field(
         0.0, "deviations of the critics that exploring actors add to a value; for several critics and fresh_search"
     )
@@ -132,6 +135,7 @@ class Config:
             self._require(name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
         for name in ("learning_rate", "proposal_learning_rate", "gaussian_std", "worker_timeout"):
             self._require(name, 0 < getattr(self, name) < math.inf, "above 0")
+        self._require("exploration_hold", 1 <= self.exploration_hold < math.inf, "at least 1")
         for name in ("optimism", "noise_sigma", "entropy_weight", "policy_entropy_weight", "effort_weight"):
             self._require(name, 0 <= getattr(self, name) < math.inf, "0 or more")
         self._require("target_ema", 0 < self.target_ema <= 1, "above 0 and at most 1")

@@ -11,7 +11,7 @@ import pytest
 
 from aql import agents
 from aql.actions import ActionSpace, Discrete, Interval
-from aql.agents.base import EnvSpec
+from aql.agents.base import EnvSpec, Mode
 from aql.agents.critic import reduce
 from aql.config import Config
 from aql.envs.base import TimeStep, no_masks
@@ -485,6 +485,43 @@ def test_epsilon_1_is_uniform() -> None:
     for d, choices in enumerate((4, 3, 2)):
         share = np.bincount(action[:, d].astype(int), minlength=choices) / 6000
         np.testing.assert_allclose(share, 1 / choices, atol=4 * np.sqrt(0.25 / 6000))
+
+
+def _wander(steps: int, mode: Mode, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Sub-actions of 300 actors and whether they explore, [steps, actors, 2]."""
+    agent, _ = _make("exact", "interval", **settings)
+    params = agent.acting_params(jax.jit(agent.init)(jax.random.key(0)))
+    act, actors = jit_act(agent), agent.init_actors(np.arange(300), 300)
+    actions, rules = [], []
+    for step in range(steps):
+        decision, actors = act(
+            params, actors, jax.random.key(1), np.uint32(step), _now(_observation(step, 300)), mode=mode
+        )
+        actions.append(decision.action)
+        rules.append(np.broadcast_to(actors.whims.rules, decision.action.shape))
+    return np.asarray(actions), np.asarray(rules)
+
+
+@pytest.mark.parametrize("hold", [1.0, 4.0])
+@pytest.mark.parametrize("per_subaction", [True, False])
+def test_chance_holds_on_and_epsilon_stays_its_share(hold: float, per_subaction: bool) -> None:
+    settings: dict[str, Any] = {"epsilon_low": 0.2, "epsilon_high": 0.2, "epsilon_per_subaction": per_subaction}
+    action, rules = _wander(100, "explore", exploration_hold=hold, **settings)
+    assert abs(rules[40:].mean() - 0.2) < 0.02
+    # A whim goes on with probability 1 - 1/hold, and if it does not, another one may begin.
+    begins = 0.2 / hold / (1 - 0.2 * (1 - 1 / hold))
+    still = rules[:-1] & rules[1:]
+    assert abs(still.sum() / rules[:-1].sum() - (1 - 1 / hold + begins / hold)) < 0.03
+    # Of five values the next whim has the same by chance in one of five.
+    same = (action[1:] == action[:-1])[still].mean()
+    goes_on = (1 - 1 / hold) / (1 - 1 / hold + begins / hold)
+    assert abs(same - (goes_on + (1 - goes_on) / 5)) < 0.03
+
+
+def test_chance_holds_on_before_learning_begins() -> None:
+    action, rules = _wander(60, "random", exploration_hold=4.0)
+    assert rules.all()
+    assert abs((action[1:] == action[:-1]).mean() - (0.75 + 0.25 / 5)) < 0.02
 
 
 def test_exact_scores_many_actions_in_blocks_when_it_acts_and_when_it_learns() -> None:

@@ -59,6 +59,7 @@ INVALID: dict[str, list[Any]] = {
     "eval_every": [0],
     "eval_episodes": [0],
     "checkpoint_every": [0],
+    "exploration_hold": [0.5, float("nan"), float("inf")],
     "optimism": [-0.5, float("nan"), float("inf")],
     "log_every": [0],
     # Choices, which Python callers can misspell too.

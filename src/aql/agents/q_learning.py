@@ -20,6 +20,7 @@ from aql.agents.critic import CriticAgent, Evaluated, lambda_targets, reduce
 from aql.agents.networked import descend
 from aql.envs.base import TimeStep
 from aql.experience import Unroll
+from aql.exploration import Whims, next_whims, no_whims
 from aql.networks import torsos
 from aql.search import Found, Search
 
@@ -44,6 +45,7 @@ class ActorMemory(NamedTuple):
 
     epsilon: jax.Array  # [B]
     memory: jax.Array  # [B, S] see `Embedding`
+    whims: Whims
 
 
 class QLearningState(NamedTuple):
@@ -94,7 +96,8 @@ class QLearning(CriticAgent):
             epsilon = jnp.where(jnp.asarray(index) < max(1, total // 10), high, low)
         else:
             epsilon = low ** (1 - fraction) * high**fraction if low > 0 else fraction * high
-        return ActorMemory(epsilon.astype(jnp.float32), self._embedding.init_memory(len(index)))
+        whims = no_whims(len(index), self.space.dimensions, self.config.epsilon_per_subaction)
+        return ActorMemory(epsilon.astype(jnp.float32), self._embedding.init_memory(len(index)), whims)
 
     def act(
         self,
@@ -112,13 +115,20 @@ class QLearning(CriticAgent):
         optimism = self.config.optimism if mode == "explore" and self.config.fresh_search else 0.0
         found = self._find(params, search_key, embedding, allowed, optimism)
         best = found.action
-        uniform = self.space.sample(uniform_key, (len(best), 1), allowed)[:, 0]
-        shape = best.shape if self.config.epsilon_per_subaction else (best.shape[0], 1)
-        explores = jax.random.uniform(explore_key, shape) < actor_state.epsilon[:, None]
-        action = {"greedy": best, "random": uniform, "explore": jnp.where(explores, uniform, best)}[mode]
+        whims = actor_state.whims
+        action = best
+        if mode != "greedy":
+            drawn = self.space.sample(uniform_key, (len(best), 1), allowed)[:, 0]
+            epsilon = 1.0 if mode == "random" else actor_state.epsilon[:, None]
+            # What was allowed when a whim began may be forbidden now.
+            keep = 1 - 1 / self.config.exploration_hold if allowed is None else 0.0
+            whims = next_whims(whims, explore_key, drawn, epsilon, keep)
+            action = jnp.where(whims.rules, whims.action, best)
         extras = {"best_action": best, "from_proposal": self.search.from_proposal(found)}
         extras |= self._embedding.extras(actor_state.memory)
-        return Decision(action, extras), actor_state._replace(memory=self._embedding.remember(memory, action))
+        return Decision(action, extras), actor_state._replace(
+            memory=self._embedding.remember(memory, action), whims=whims
+        )
 
     def explain(
         self, params: ActingParams, actor_state: ActorState, key: jax.Array, now: TimeStep, action: jax.Array
