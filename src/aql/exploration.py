@@ -1,13 +1,27 @@
-"""Epsilon-greedy exploration that can hold on to what it tries (Dabney et al. 2021).
+"""Epsilon-greedy exploration: how curious each actor is, and what it does by chance.
 
-What chance chooses for one decision is undone by the next. Held for several, it gets somewhere: a pole swings up, a
-joint moves through.
+Chance can hold on to what it tries (Dabney et al. 2021). What it chooses for one decision is undone by the next. Held
+for several, it gets somewhere: a pole swings up, a joint moves through.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+
+from aql.config import Config
+
+
+def spread_epsilons(config: Config, index: np.ndarray, total: int) -> jax.Array:
+    """[B] of the actors with these places among all (Horgan et al. 2018; the paper's first tenth explores more)."""
+    low, high = config.epsilon_low, config.epsilon_high
+    fraction = jnp.asarray(index) / max(1, total - 1)
+    if config.epsilon_spacing == "tenth":
+        epsilon = jnp.where(jnp.asarray(index) < max(1, total // 10), high, low)
+    else:
+        epsilon = low ** (1 - fraction) * high**fraction if low > 0 else fraction * high
+    return epsilon.astype(jnp.float32)
 
 
 class Whims(NamedTuple):

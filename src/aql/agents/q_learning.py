@@ -20,7 +20,7 @@ from aql.agents.critic import CriticAgent, Evaluated, lambda_targets, reduce
 from aql.agents.networked import descend
 from aql.envs.base import TimeStep
 from aql.experience import Unroll
-from aql.exploration import Whims, next_whims, no_whims
+from aql.exploration import Whims, next_whims, no_whims, spread_epsilons
 from aql.networks import torsos
 from aql.search import Found, Search
 
@@ -89,15 +89,10 @@ class QLearning(CriticAgent):
         return state.params
 
     def init_actors(self, index: np.ndarray, total: int) -> ActorState:
-        """Each actor's epsilon (Horgan et al. 2018; the paper's first tenth of the actors explores more)."""
-        low, high = self.config.epsilon_low, self.config.epsilon_high
-        fraction = jnp.asarray(index) / max(1, total - 1)
-        if self.config.epsilon_spacing == "tenth":
-            epsilon = jnp.where(jnp.asarray(index) < max(1, total // 10), high, low)
-        else:
-            epsilon = low ** (1 - fraction) * high**fraction if low > 0 else fraction * high
+        """Each actor's epsilon, and nothing to remember."""
+        epsilon = spread_epsilons(self.config, index, total)
         whims = no_whims(len(index), self.space.dimensions, self.config.epsilon_per_subaction)
-        return ActorMemory(epsilon.astype(jnp.float32), self._embedding.init_memory(len(index)), whims)
+        return ActorMemory(epsilon, self._embedding.init_memory(len(index)), whims)
 
     def act(
         self,

@@ -89,7 +89,9 @@ def make(env_id: str, num_envs: int, num_threads: int | None = None, backend: st
     domain, task = parse(env_id)
     if backend not in ("auto", "envpool", "dm_control"):
         raise unknown("backend", backend, ["envpool", "dm_control"], "expected auto, envpool or dm_control")
-    if backend == "envpool" or (backend == "auto" and domain not in _NOT_ON_ENVPOOL):
+    if backend == "auto" and domain in _NOT_ON_ENVPOOL:
+        backend = "dm_control"
+    if backend != "dm_control":
         envpool = _load_envpool()
         if envpool is not None and envpool_id(domain, task) in envpool.list_all_envs():
             return EnvPoolVector(envpool, domain, task, num_envs, num_threads)
