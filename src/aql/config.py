@@ -34,7 +34,9 @@ class Config:
     )
     epsilon_per_subaction: bool = _field(True, "explore in each sub-action by itself instead of the whole action")
     exploration_hold: float = _field(
-        1.0, "decisions that chance holds on to a sub-action for, on average; where choices are masked it does not"
+        1.0,
+        "decisions that chance holds on to a sub-action for, on average, in the most curious actor; in the least "
+        "curious, and where choices are masked, it is one",
     )
     optimism: float = _field(
         0.0, "deviations of the critics that exploring actors add to a value; for several critics and fresh_search"
@@ -263,15 +265,17 @@ _ON_POLICY: dict[str, dict[str, Any]] = {
 # Where environments differ from a preset: settings by the beginning of the id and by preset.
 FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # Control steps are so short that one action hardly matters. Held for two, it does; updates per step stay the same.
-    # Which gait or grip is found early decides, so actors try what the critics disagree on; with that, less chance will
-    # do. Values are in the tens there, and a policy stays curious only if its entropy counts among them.
+    # Which gait or grip is found early decides, so actors try what the critics disagree on. With that less chance will
+    # do for most of them; the others hold on to theirs, which finds what is far away. Values are in the tens there, and
+    # a policy stays curious only if its entropy counts among them.
     "control/": {
         "fast": {
             "action_repeat": 2,
             "replayed_per_new": 63,
             "random_steps": 4_000,
             "epsilon_low": 0.01,
-            "epsilon_high": 0.1,
+            "epsilon_high": 0.3,
+            "exploration_hold": 8.0,
             "optimism": 1.0,
             "policy_entropy_weight": 0.3,
         },

@@ -13,15 +13,25 @@ import numpy as np
 from aql.config import Config
 
 
-def spread_epsilons(config: Config, index: np.ndarray, total: int) -> jax.Array:
-    """[B] of the actors with these places among all (Horgan et al. 2018; the paper's first tenth explores more)."""
+class Curiosity(NamedTuple):
+    """How each actor explores."""
+
+    epsilon: jax.Array  # [B] share of its decisions that chance rules
+    keep: jax.Array  # [B] probability that chance holds on to what it does
+
+
+def spread_curiosity(config: Config, index: np.ndarray, total: int) -> Curiosity:
+    """Of the actors with these places among all (Horgan et al. 2018; the paper's first tenth explores more).
+
+    Who leaves more to chance also holds on for longer: some actors go far, while others refine what is found.
+    """
     low, high = config.epsilon_low, config.epsilon_high
-    fraction = jnp.asarray(index) / max(1, total - 1)
+    place = index / max(1, total - 1)
     if config.epsilon_spacing == "tenth":
-        epsilon = jnp.where(jnp.asarray(index) < max(1, total // 10), high, low)
-    else:
-        epsilon = low ** (1 - fraction) * high**fraction if low > 0 else fraction * high
-    return epsilon.astype(jnp.float32)
+        place = (index < max(1, total // 10)).astype(float)
+    epsilon = low ** (1 - place) * high**place if low > 0 else place * high
+    keep = 1 - config.exploration_hold**-place
+    return Curiosity(jnp.asarray(epsilon, jnp.float32), jnp.asarray(keep, jnp.float32))
 
 
 class Whims(NamedTuple):
@@ -37,12 +47,13 @@ def no_whims(num_actors: int, dimensions: int, per_subaction: bool) -> Whims:
     return Whims(jnp.zeros((num_actors, dimensions)), rules)
 
 
-def next_whims(whims: Whims, key: jax.Array, drawn: jax.Array, epsilon: jax.Array | float, keep: float) -> Whims:
-    """Goes on with each whim with probability `keep`, and begins others with the actions drawn [B, D].
+def next_whims(whims: Whims, key: jax.Array, drawn: jax.Array, curiosity: Curiosity) -> Whims:
+    """Goes on with some whims, and begins others with the actions drawn [B, D].
 
-    As many begin as it takes for whims to rule in a share `epsilon` [B, 1] of all decisions.
+    As many begin as it takes for whims to rule in a share `epsilon` of all decisions.
     """
     keep_key, begin_key = jax.random.split(key)
+    epsilon, keep = curiosity.epsilon[:, None], curiosity.keep[:, None]
     goes_on = whims.rules & (jax.random.uniform(keep_key, whims.rules.shape) < keep)
     often = epsilon * (1 - keep) / (1 - epsilon * keep)
     begins = ~goes_on & (jax.random.uniform(begin_key, whims.rules.shape) < often)

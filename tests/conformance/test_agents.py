@@ -440,12 +440,28 @@ def test_unknown_agents_are_refused_with_near_names() -> None:
 )
 def test_epsilons_in_numbers(settings: Any, total: int, expected: Any) -> None:
     agent, _ = _make("exact", "single", **settings)
-    np.testing.assert_allclose(agent.init_actors(np.arange(total), total).epsilon, expected, rtol=1e-5)
+    np.testing.assert_allclose(agent.init_actors(np.arange(total), total).curiosity.epsilon, expected, rtol=1e-5)
 
 
 def test_epsilon_belongs_to_the_place_among_all_actors() -> None:
     agent, _ = _make("exact", "single", epsilon_low=0.02, epsilon_high=0.32)
-    np.testing.assert_allclose(agent.init_actors(np.arange(2, 4), 5).epsilon, [0.08, 0.16], rtol=1e-5)
+    np.testing.assert_allclose(agent.init_actors(np.arange(2, 4), 5).curiosity.epsilon, [0.08, 0.16], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "total", "expected"),
+    [
+        ({"exploration_hold": 1.0}, 4, [1, 1, 1, 1]),
+        ({"exploration_hold": 8.0}, 4, [1, 2, 4, 8]),
+        ({"exploration_hold": 8.0}, 1, [1]),
+        ({"exploration_hold": 8.0, "epsilon_low": 0.0}, 4, [1, 2, 4, 8]),
+        ({"exploration_hold": 4.0, "epsilon_spacing": "tenth"}, 20, [4] * 2 + [1] * 18),
+    ],
+)
+def test_how_long_actors_hold_on_in_numbers(settings: Any, total: int, expected: Any) -> None:
+    agent, _ = _make("exact", "single", **settings)
+    keep = agent.init_actors(np.arange(total), total).curiosity.keep
+    np.testing.assert_allclose(1 / (1 - keep), expected, rtol=1e-5)
 
 
 def _explore(states: int, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -488,10 +504,10 @@ def test_epsilon_1_is_uniform() -> None:
 
 
 def _wander(steps: int, mode: Mode, **settings: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Sub-actions of 300 actors and whether they explore, [steps, actors, 2]."""
+    """Sub-actions of 300 most curious actors and whether they explore, [steps, actors, 2]."""
     agent, _ = _make("exact", "interval", **settings)
     params = agent.acting_params(jax.jit(agent.init)(jax.random.key(0)))
-    act, actors = jit_act(agent), agent.init_actors(np.arange(300), 300)
+    act, actors = jit_act(agent), agent.init_actors(np.full(300, 299), 300)
     actions, rules = [], []
     for step in range(steps):
         decision, actors = act(

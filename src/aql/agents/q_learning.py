@@ -20,7 +20,7 @@ from aql.agents.critic import CriticAgent, Evaluated, lambda_targets, reduce
 from aql.agents.networked import descend
 from aql.envs.base import TimeStep
 from aql.experience import Unroll
-from aql.exploration import Whims, next_whims, no_whims, spread_epsilons
+from aql.exploration import Curiosity, Whims, next_whims, no_whims, spread_curiosity
 from aql.networks import torsos
 from aql.search import Found, Search
 
@@ -43,7 +43,7 @@ class ActingParams(NamedTuple):
 class ActorMemory(NamedTuple):
     """What each actor keeps from step to step."""
 
-    epsilon: jax.Array  # [B]
+    curiosity: Curiosity
     memory: jax.Array  # [B, S] see `Embedding`
     whims: Whims
 
@@ -89,10 +89,10 @@ class QLearning(CriticAgent):
         return state.params
 
     def init_actors(self, index: np.ndarray, total: int) -> ActorState:
-        """Each actor's epsilon, and nothing to remember."""
-        epsilon = spread_epsilons(self.config, index, total)
+        """How curious each actor is, and nothing to remember."""
+        curiosity = spread_curiosity(self.config, index, total)
         whims = no_whims(len(index), self.space.dimensions, self.config.epsilon_per_subaction)
-        return ActorMemory(epsilon, self._embedding.init_memory(len(index)), whims)
+        return ActorMemory(curiosity, self._embedding.init_memory(len(index)), whims)
 
     def act(
         self,
@@ -114,10 +114,12 @@ class QLearning(CriticAgent):
         action = best
         if mode != "greedy":
             drawn = self.space.sample(uniform_key, (len(best), 1), allowed)[:, 0]
-            epsilon = 1.0 if mode == "random" else actor_state.epsilon[:, None]
-            # What was allowed when a whim began may be forbidden now.
-            keep = 1 - 1 / self.config.exploration_hold if allowed is None else 0.0
-            whims = next_whims(whims, explore_key, drawn, epsilon, keep)
+            curiosity = actor_state.curiosity
+            if mode == "random":
+                curiosity = curiosity._replace(epsilon=jnp.ones_like(curiosity.epsilon))
+            if allowed is not None:  # what was allowed when a whim began may be forbidden now
+                curiosity = curiosity._replace(keep=jnp.zeros_like(curiosity.keep))
+            whims = next_whims(whims, explore_key, drawn, curiosity)
             action = jnp.where(whims.rules, whims.action, best)
         extras = {"best_action": best, "from_proposal": self.search.from_proposal(found)}
         extras |= self._embedding.extras(actor_state.memory)
