@@ -22,7 +22,8 @@ TASKS = ("cartpole-swingup", "walker-walk", "cheetah-run")
 PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "fast": ("the preset", {}),
     "optimism": ("actors are no optimists", {"optimism": 0.0}),
-    "chance": ("epsilons from 0.02 to 0.3", {"epsilon_low": 0.02, "epsilon_high": 0.3}),
+    "hold": ("no actor holds on", {"exploration_hold": 1.0}),
+    "chance": ("no actor holds on, epsilons from 0.01 to 0.1", {"exploration_hold": 1.0, "epsilon_high": 0.1}),
     "norm": ("no layer norm", {"layer_norm": False}),
     "critics": ("one critic, no optimism", {"num_critics": 1, "optimism": 0.0}),
     "search": ("a* as stored, no search in the learner, no optimism", {"fresh_search": False}),
