@@ -27,6 +27,10 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "norm": ("no layer norm", {"layer_norm": False}),
     "critics": ("one critic, no optimism", {"num_critics": 1, "optimism": 0.0}),
     "search": ("a* as stored, no search in the learner, no optimism", {"fresh_search": False}),
+    "few": (
+        "one candidate in the learner's search, and a* as stored",
+        {"learner_num_proposal": 1, "learner_num_uniform": 0},
+    ),
     "ema": ("target EMA 0.01", {"target_ema": 0.01}),
     "targets": ("mean of the two critics in targets", {"target_critics": "mean"}),
     "repeat": ("an action for every step", {"action_repeat": 1, "replayed_per_new": 31}),
