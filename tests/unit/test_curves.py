@@ -145,6 +145,16 @@ class TestFigure:
             assert [line.get_label() for line in axes.lines] == ["aql", "uniform"]
             assert len(axes.collections) == 2  # the bands
 
+    @pytest.mark.parametrize(
+        ("panels", "columns"),
+        [(1, 1), (2, 2), (3, 3), (4, 2), (5, 3), (6, 3), (7, 3), (8, 4), (9, 3), (10, 5), (32, 4)],
+    )
+    def test_the_last_row_is_full_where_it_can_be(self, panels: int, columns: int) -> None:
+        figure = drawing.draw([curve(f"toy/{number}", "aql") for number in range(panels)])
+        place = figure.axes[0].get_subplotspec()
+        assert place is not None
+        assert place.get_gridspec().ncols == columns
+
     def test_colours_follow_the_agent(self) -> None:
         figure = drawing.draw([curve("toy/a", "aql"), curve("toy/a", "uniform"), curve("toy/b", "uniform")])
         first, second = figure.axes

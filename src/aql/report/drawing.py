@@ -114,7 +114,9 @@ def _looks() -> Iterable[tuple[str, str]]:
 
 
 def _columns_for(panels: int) -> int:
-    return panels if panels <= 3 else 2 if panels == 4 else 3 if panels <= 9 else 4 if panels <= 16 else 5
+    usual = panels if panels <= 3 else 2 if panels == 4 else 3 if panels <= 9 else 4 if panels <= 16 else 5
+    # A last row that is full keeps the labels at its end out of the way of the rows above.
+    return next((columns for columns in (usual, usual + 1, usual - 1) if panels % columns == 0), usual)
 
 
 def _panel(
