@@ -88,6 +88,9 @@ class Config:
     learning_rate: float = _field(1e-3, "Adam's step size for critics and values")
     proposal_learning_rate: float = _field(1e-3, "Adam's step size for the proposal, or the policy")
     gamma: float = _field(0.99, "discount per step")
+    most_reward: float = _field(
+        0.0, "most that a step of the environment brings: no target of Q goes above what it adds up to; 0 is unknown"
+    )
     lambda_: float = _field(0.8, "lambda of Peng's Q(lambda), or of V-trace (impala)")
     target_ema: float = _field(0.05, "step of the target networks towards the others; 1 is no target network")
     act_with_target: bool = _field(True, "act with the target networks, which change more smoothly")
@@ -138,7 +141,8 @@ class Config:
         for name in ("learning_rate", "proposal_learning_rate", "gaussian_std", "worker_timeout"):
             self._require(name, 0 < getattr(self, name) < math.inf, "above 0")
         self._require("exploration_hold", 1 <= self.exploration_hold < math.inf, "at least 1")
-        for name in ("optimism", "noise_sigma", "entropy_weight", "policy_entropy_weight", "effort_weight"):
+        finite = ("optimism", "noise_sigma", "most_reward", "entropy_weight", "policy_entropy_weight", "effort_weight")
+        for name in finite:
             self._require(name, 0 <= getattr(self, name) < math.inf, "0 or more")
         self._require("target_ema", 0 < self.target_ema <= 1, "above 0 and at most 1")
         self._require("bins", self.bins >= 2, "at least 2")
@@ -267,7 +271,7 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # Control steps are so short that one action hardly matters. Held for two, it does; updates per step stay the same.
     # Which gait or grip is found early decides, so actors try what the critics disagree on. With that less chance will
     # do for most of them; the others hold on to theirs, which finds what is far away. Values are in the tens there, and
-    # a policy stays curious only if its entropy counts among them.
+    # a policy stays curious only if its entropy counts among them. No task there pays more than 1 a step.
     "control/": {
         "fast": {
             "action_repeat": 2,
@@ -277,6 +281,7 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
             "epsilon_high": 0.3,
             "exploration_hold": 8.0,
             "optimism": 1.0,
+            "most_reward": 1.0,
             "policy_entropy_weight": 0.3,
         },
     },

@@ -61,6 +61,7 @@ INVALID: dict[str, list[Any]] = {
     "checkpoint_every": [0],
     "exploration_hold": [0.5, float("nan"), float("inf")],
     "optimism": [-0.5, float("nan"), float("inf")],
+    "most_reward": [-1, float("nan"), float("inf")],
     "log_every": [0],
     # Choices, which Python callers can misspell too.
     "preset": ["slow"],

@@ -1,5 +1,6 @@
 """Critics: a network small enough to compute by hand, and what the two towers promise."""
 
+import math
 from typing import Any
 
 import jax
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 
 from aql.actions import ActionSpace, Interval
-from aql.agents.critic import Evaluated
+from aql.agents.critic import Evaluated, highest_return, lambda_targets
+from aql.config import Config
+from aql.experience import Unroll
 from aql.networks import apply
 from aql.networks.critics import Critic, Tower, Value
 
@@ -55,6 +58,22 @@ def test_optimism_by_hand() -> None:
     np.testing.assert_allclose(evaluated.score(candidates, optimism=1.5), [[9, 5, 6]])
     alone = Evaluated(critic, (params(1.0),), (state,))
     np.testing.assert_allclose(alone.score(candidates, optimism=1.5), [[4, 5, 5.5]])
+
+
+def test_no_target_exceeds_what_rewards_add_up_to() -> None:
+    # One transition for each of three states, reward 2, a critic that promises 50, 198 and a million afterwards.
+    v_t = jnp.array([[50.0], [198.0], [1e6]])
+    pairs = jnp.zeros((3, 2))
+    unrolls = Unroll(None, None, pairs + 2, pairs + 1, pairs.astype(bool), None, {})
+
+    def targets(**settings: Any) -> jax.Array:
+        return lambda_targets(Config(gamma=0.99, **settings), unrolls, v_t)[:, 0]
+
+    np.testing.assert_allclose(targets(), [51.5, 198.02, 990_002], rtol=1e-6)
+    # At most 1 a step, two steps a decision: 2 / (1 - 0.99) = 200.
+    np.testing.assert_allclose(targets(most_reward=1.0, action_repeat=2), [51.5, 198.02, 200], rtol=1e-5)
+    np.testing.assert_allclose(targets(most_reward=1.5, action_repeat=1), [51.5, 150, 150], rtol=1e-5)
+    assert highest_return(Config(most_reward=1.0, gamma=1.0)) == math.inf  # nothing to add up to
 
 
 def test_the_hidden_layers_have_relu_and_the_sum_is_linear_before_it() -> None:

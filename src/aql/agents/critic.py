@@ -1,6 +1,7 @@
 """What agents with critics share: the ensemble's values, its targets, its gradients."""
 
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -56,9 +57,20 @@ def reduce(config: Config, q: jax.Array) -> jax.Array:
 
 def lambda_targets(config: Config, unrolls: Unroll, v_t: jax.Array) -> jax.Array:
     """[B, T] targets for Q at steps 0..T-1 of the unrolls [B, T+1], from the values [B, T] of the states reached."""
-    return jax.vmap(returns.peng_q_lambda)(
+    targets = jax.vmap(returns.peng_q_lambda)(
         unrolls.reward[:, 1:], config.gamma * unrolls.discount[:, 1:], v_t, lambdas(config, unrolls)
     )
+    return jnp.minimum(targets, highest_return(config))
+
+
+def highest_return(config: Config) -> float:
+    """What no return exceeds, if it is known.
+
+    A critic that promises more than that to actions never tried would believe itself, and Q grow for ever.
+    """
+    if not config.most_reward or config.gamma == 1:
+        return math.inf
+    return config.most_reward * config.action_repeat / (1 - config.gamma)
 
 
 def lambdas(config: Config, unrolls: Unroll) -> jax.Array:
