@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from aql import envs
+from aql.config import FOR_ENV
 from aql.envs import control
 from aql.envs.base import TimeStep
 from aql.envs.serial import SerialVector
@@ -82,6 +83,7 @@ def test_same_as_dm_control(name: Any) -> None:
     for _ in range(3):
         action = rng.uniform(bounds.minimum, bounds.maximum, bounds.shape)
         their_step, our_step = theirs.step(action), ours._pool.step(action[None])
+        assert our_step.reward[0] <= FOR_ENV["control/"]["fast"]["most_reward"]  # where targets end
         # Quadrupeds carry a live `origin` in every task: we drop it, as dm_control does not show it.
         for padding in set(raw._fields) - set(spec) - {"env_id", "players", "origin"}:
             assert not np.any(getattr(our_step.observation, padding)), padding

@@ -1,4 +1,4 @@
-"""Critics: a network small enough to compute by hand, and what the two towers promise."""
+"""Critics: a network small enough to compute by hand, what the two towers promise, and where targets end."""
 
 import math
 from typing import Any
