@@ -260,6 +260,9 @@ _ON_POLICY: dict[str, dict[str, Any]] = {
         "replay_capacity": 1_000,
         "aligned_replay": True,
         "batch_size": 4,
+        "updates_per_call": 4,
+        "critic_layers": (256, 256),
+        "proposal_layers": (256, 128),
         "proposal_learning_rate": 5e-4,
         "lambda_": 0.95,
     },
@@ -268,14 +271,23 @@ _ON_POLICY: dict[str, dict[str, Any]] = {
 
 # Where environments differ from a preset: settings by the beginning of the id and by preset.
 FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
-    # Control steps are so short that one action hardly matters. Held for two, it does; updates per step stay the same.
+    # Control steps are so short that one action hardly matters. Held for two, it does.
     # Which gait or grip is found early decides, so actors try what the critics disagree on. With that less chance will
     # do for most of them; the others hold on to theirs, which finds what is far away. Values are in the tens there, and
     # a policy stays curious only if its entropy counts among them. No task there pays more than 1 a step.
+    # How often Q is corrected counts for more than how wide it is: small networks in small batches are updated twice
+    # for each step of the environment.
     "control/": {
         "fast": {
             "action_repeat": 2,
-            "replayed_per_new": 63,
+            "critic_layers": (128, 128),
+            "proposal_layers": (128, 64),
+            "learner_num_proposal": 4,
+            "learner_num_uniform": 2,
+            "batch_size": 64,
+            "updates_per_call": 16,
+            "replayed_per_new": 255,
+            "target_ema": 0.025,
             "random_steps": 4_000,
             "epsilon_low": 0.01,
             "epsilon_high": 0.3,
