@@ -21,6 +21,19 @@ from aql.sweep.suites import Suite, Task
 TASKS = ("cartpole-swingup", "walker-walk", "cheetah-run")
 PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     "fast": ("the preset", {}),
+    "wide": (
+        "256 units, batches of 128, an update for four steps",
+        {
+            "critic_layers": (256, 256),
+            "proposal_layers": (256, 128),
+            "learner_num_proposal": 8,
+            "learner_num_uniform": 8,
+            "batch_size": 128,
+            "updates_per_call": 4,
+            "replayed_per_new": 63,
+            "target_ema": 0.05,
+        },
+    ),
     "optimism": ("actors are no optimists", {"optimism": 0.0}),
     "hold": ("no actor holds on", {"exploration_hold": 1.0}),
     "chance": ("no actor holds on, epsilons from 0.01 to 0.1", {"exploration_hold": 1.0, "epsilon_high": 0.1}),
@@ -33,7 +46,7 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "ema": ("target EMA 0.01", {"target_ema": 0.01}),
     "targets": ("mean of the two critics in targets", {"target_critics": "mean"}),
-    "repeat": ("an action for every step", {"action_repeat": 1, "replayed_per_new": 31}),
+    "repeat": ("an action for every step", {"action_repeat": 1, "replayed_per_new": 127}),
     "observations": ("observations as they are", {"normalise_observations": False}),
     "encoding": ("bins one-hot", {"interval_encoding": "one-hot"}),
     "epsilon": ("epsilon for whole actions", {"epsilon_per_subaction": False}),

@@ -276,13 +276,14 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # do for most of them; the others hold on to theirs, which finds what is far away. Values are in the tens there, and
     # a policy stays curious only if its entropy counts among them. No task there pays more than 1 a step.
     # How often Q is corrected counts for more than how wide it is: small networks in small batches are updated twice
-    # for each step of the environment.
+    # for each step of the environment. Few of the learner's candidates are uniform: where Q says nothing yet, they win
+    # as often as others, and would teach the proposal to be uniform.
     "control/": {
         "fast": {
             "action_repeat": 2,
             "critic_layers": (128, 128),
             "proposal_layers": (128, 64),
-            "learner_num_proposal": 4,
+            "learner_num_proposal": 8,
             "learner_num_uniform": 2,
             "batch_size": 64,
             "updates_per_call": 16,
