@@ -91,6 +91,11 @@ class Config:
     most_reward: float = _field(
         0.0, "most that a step of the environment brings: no target of Q goes above what it adds up to; 0 is unknown"
     )
+    prediction_weight: float = _field(
+        0.0,
+        "weight, beside the TD loss, of a critic's predictions: how the numbers seen will change, and the reward; "
+        "0 is none",
+    )
     lambda_: float = _field(0.8, "lambda of Peng's Q(lambda), or of V-trace (impala)")
     target_ema: float = _field(0.05, "step of the target networks towards the others; 1 is no target network")
     act_with_target: bool = _field(True, "act with the target networks, which change more smoothly")
@@ -141,8 +146,8 @@ class Config:
         for name in ("learning_rate", "proposal_learning_rate", "gaussian_std", "worker_timeout"):
             self._require(name, 0 < getattr(self, name) < math.inf, "above 0")
         self._require("exploration_hold", 1 <= self.exploration_hold < math.inf, "at least 1")
-        finite = ("optimism", "noise_sigma", "most_reward", "entropy_weight", "policy_entropy_weight", "effort_weight")
-        for name in finite:
+        weights = ("prediction_weight", "entropy_weight", "policy_entropy_weight", "effort_weight")
+        for name in ("optimism", "noise_sigma", "most_reward", *weights):
             self._require(name, 0 <= getattr(self, name) < math.inf, "0 or more")
         self._require("target_ema", 0 < self.target_ema <= 1, "above 0 and at most 1")
         self._require("bins", self.bins >= 2, "at least 2")

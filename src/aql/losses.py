@@ -15,6 +15,16 @@ def td_loss(q_tm1: jax.Array, target_tm1: jax.Array, mask: jax.Array) -> jax.Arr
     return 0.5 * masked_mean(jnp.square(target_tm1 - q_tm1), mask)
 
 
+def prediction_loss(said: jax.Array, happened: jax.Array, mask: jax.Array) -> jax.Array:
+    """Half the squared error, summed over what is predicted [..., P], as a mean over real transitions."""
+    return 0.5 * masked_mean(jnp.sum(jnp.square(happened - said), axis=-1), mask)
+
+
+def as_large_as(other: jax.Array, loss: jax.Array) -> jax.Array:
+    """The loss in the size of another one. How large it was does not matter, nor does the other one feel its pull."""
+    return loss * jax.lax.stop_gradient(other / jnp.maximum(loss, 1e-6))
+
+
 def proposal_loss(log_prob: jax.Array, entropy: jax.Array, entropy_weight: float) -> jax.Array:
     """-log mu(a* | s) - weight * H(mu(. | s)), the mean over states (the paper's proposal loss)."""
     return -jnp.mean(log_prob) - entropy_weight * jnp.mean(entropy)

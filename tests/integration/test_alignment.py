@@ -183,8 +183,9 @@ SETTINGS: dict[str, Any] = {
 
 
 @functools.cache
-def _q_learning() -> tuple[Any, Any, Any]:
-    agent = agents.make(Config(agent="exact", **SETTINGS), EnvSpec(OBSERVATION, ActionSpace((Discrete(3),))))
+def _q_learning(prediction_weight: float = 0) -> tuple[Any, Any, Any]:
+    config = Config(agent="exact", prediction_weight=prediction_weight, **SETTINGS)
+    agent = agents.make(config, EnvSpec(OBSERVATION, ActionSpace((Discrete(3),))))
     return agent, jax.jit(agent.init)(jax.random.key(0)), jax.jit(agent.update)
 
 
@@ -205,8 +206,8 @@ def _unrolls(first: list[bool], discount: list[float] | None = None) -> Unroll:
     )
 
 
-def _updated(unrolls: Unroll) -> Any:
-    _, state, update = _q_learning()
+def _updated(unrolls: Unroll, prediction_weight: float = 0) -> Any:
+    _, state, update = _q_learning(prediction_weight)
     return update(state, jax.random.key(1), unrolls)
 
 
@@ -221,18 +222,49 @@ def _with(unrolls: Unroll, field: str, t: int, value: float) -> Unroll:
     return unrolls._replace(**{field: changed})
 
 
+@pytest.mark.parametrize("prediction_weight", [0, 1])
 @pytest.mark.parametrize("at", [1, 2, 4])
-def test_nothing_is_learned_across_a_reset(at: int) -> None:
+def test_nothing_is_learned_across_a_reset(at: int, prediction_weight: float) -> None:
+    def updated(unrolls: Unroll) -> Any:
+        return _updated(unrolls, prediction_weight)
+
     unrolls = _unrolls([t == at for t in range(5)])
-    plain = _updated(unrolls)
+    plain = updated(unrolls)
     # The pair (at - 1, at) is no transition: neither its reward and discount nor the action before them count.
-    assert _same(plain, _updated(_with(unrolls, "reward", at, 1e4)))
-    assert _same(plain, _updated(_with(unrolls, "discount", at, 0)))
-    assert _same(plain, _updated(_with(unrolls, "action", at - 1, 2 - unrolls.action[0, at - 1, 0])))
+    assert _same(plain, updated(_with(unrolls, "reward", at, 1e4)))
+    assert _same(plain, updated(_with(unrolls, "discount", at, 0)))
+    assert _same(plain, updated(_with(unrolls, "action", at - 1, 2 - unrolls.action[0, at - 1, 0])))
     # The test can fail: the same garbage one step away does count.
     for t in range(1, 5):
         if t != at:
-            assert not _same(plain, _updated(_with(unrolls, "reward", t, 1e4))), t
+            assert not _same(plain, updated(_with(unrolls, "reward", t, 1e4))), t
+
+
+def test_predictions_in_numbers() -> None:
+    """The error that is reported is that of what the critic says about real changes of the observation."""
+    agent, state, _ = _q_learning(1)
+    unrolls = _unrolls([False, False, False, True, False])
+    (critic,) = state.params.network.critics
+    wrong, size = 0.0, 0.0
+    for row in range(2):
+        for t in (1, 2, 4):  # to 3 is no transition
+            before, after = unrolls.observation[row, t - 1], unrolls.observation[row, t]
+            happened = np.append(after - before, unrolls.reward[row, t])
+            half = agent._critic.apply(critic, jnp.asarray(before), method="state")
+            said = agent._critic.apply(critic, half, jnp.asarray(unrolls.action[row, t - 1]), method="predict")
+            wrong += np.sum(np.square(happened - said))
+            size += np.sum(np.square(happened))
+    np.testing.assert_allclose(_updated(unrolls, 1)[1]["prediction_error"], wrong / size, rtol=1e-4)
+
+
+def test_predictions_are_learned_beside_q() -> None:
+    _, state, update = _q_learning(1)
+    unrolls = _unrolls([False] * 5)
+    _, before = update(state, jax.random.key(1), unrolls)
+    for _ in range(500):
+        state, after = update(state, jax.random.key(1), unrolls)
+    assert after["prediction_error"] < 0.5 * before["prediction_error"]
+    assert after["critic_loss"] < 0.5 * before["critic_loss"]
 
 
 def test_rewards_after_a_reset_do_not_reach_back() -> None:

@@ -62,6 +62,7 @@ INVALID: dict[str, list[Any]] = {
     "exploration_hold": [0.5, float("nan"), float("inf")],
     "optimism": [-0.5, float("nan"), float("inf")],
     "most_reward": [-1, float("nan"), float("inf")],
+    "prediction_weight": [-0.1, float("nan"), float("inf")],
     "log_every": [0],
     # Choices, which Python callers can misspell too.
     "preset": ["slow"],

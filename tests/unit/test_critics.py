@@ -38,6 +38,22 @@ def test_by_hand() -> None:
     np.testing.assert_allclose(q, [9.25, 27.25])
 
 
+def test_predictions_by_hand() -> None:
+    critic = Critic(ActionSpace((Interval(-1, 1),)), (2,), predicts=3)
+    params = critic.init(KEY, jnp.zeros((1, 1)), jnp.zeros((1, 1)))
+    by_hand = {
+        "state_tower": {"Dense_0": {"kernel": jnp.array([[1.0, -2.0]]), "bias": jnp.array([0.5, 0.0])}},
+        "action_tower": {"kernel": jnp.array([[3.0, 1.0]])},
+        "output": {"kernel": jnp.array([[2.0], [10.0]]), "bias": jnp.array([0.25])},
+        "prediction": {"kernel": jnp.array([[1.0, 0.0, -1.0], [0.0, 2.0, 1.0]]), "bias": jnp.array([0.0, 0.0, 100.0])},
+    }
+    assert jax.tree.map(jnp.shape, params["params"]) == jax.tree.map(jnp.shape, by_hand)
+    # The units of s = -1, a = 0.5 are (1, 2.5), see above: Q is that of a critic that predicts nothing.
+    evaluated = Evaluated(critic, ({"params": by_hand},) * 2, (jnp.array([[-0.5, 2.0]]),) * 2)
+    np.testing.assert_allclose(evaluated.predictions(jnp.array([[0.5]])), [[[1, 5, 101.5]]] * 2)
+    np.testing.assert_allclose(evaluated.values(jnp.array([[0.5]])), [[27.25]] * 2)
+
+
 def test_optimism_by_hand() -> None:
     critic = Critic(ActionSpace((Interval(-1, 1),)), (1,))
 

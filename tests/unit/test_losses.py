@@ -36,6 +36,26 @@ def test_td_loss_in_numbers() -> None:
     np.testing.assert_allclose(jax.grad(losses.td_loss)(q, target, mask), [-1, 0.5, 0])
 
 
+def test_prediction_loss_in_numbers() -> None:
+    # Two numbers of three transitions, said by two critics; the last one is none: (1 + 4 + 9 + 0) / 2 / 4, of which
+    # the second critic has all but 5.
+    happened = jnp.array([[1.0, 2.0], [0.0, 3.0], [50.0, 50.0]])
+    said = jnp.stack([jnp.array([[0.0, 0.0], [0.0, 3.0], [0.0, 0.0]]), jnp.array([[1.0, 2.0], [0.0, 0.0], [9.0, 9.0]])])
+    mask = jnp.array([True, True, False])
+    assert losses.prediction_loss(said, happened, mask) == pytest.approx((5 + 9) / 2 / 4)
+
+
+def test_a_loss_as_large_as_another() -> None:
+    def both(x: jax.Array, y: jax.Array) -> jax.Array:
+        return losses.as_large_as(jnp.square(y), jnp.square(x))
+
+    value, (to_x, to_y) = jax.value_and_grad(both, argnums=(0, 1))(jnp.array(2.0), jnp.array(10.0))
+    assert value == 100
+    assert to_x == pytest.approx(2 * 2.0 * 100 / 4)  # the gradient is as much larger as the loss is
+    assert to_y == 0
+    assert both(jnp.array(0.0), jnp.array(10.0)) == 0  # nothing to scale
+
+
 def test_td_loss_of_resets_only() -> None:
     assert losses.td_loss(jnp.ones((2, 3)), jnp.zeros((2, 3)), jnp.zeros((2, 3), bool)) == 0
 

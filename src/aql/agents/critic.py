@@ -13,7 +13,7 @@ from aql.agents.base import Metrics, Params
 from aql.agents.networked import NetworkAgent
 from aql.config import Config
 from aql.experience import Unroll
-from aql.networks import apply
+from aql.networks import apply, torsos
 from aql.networks.critics import Critic
 from aql.search.blocks import score_in_blocks
 
@@ -30,8 +30,15 @@ class Evaluated(NamedTuple):
 
     def values(self, action: jax.Array) -> jax.Array:
         """Q of one action [B, D] in each state, by each critic: [critics, B]."""
-        q = [apply(self.critic, p, s, action, method="value") for p, s in zip(self.params, self.states, strict=True)]
-        return jnp.stack(q)
+        return self._of_each("value", action)
+
+    def predictions(self, action: jax.Array) -> jax.Array:
+        """What each critic says about what follows one action [B, D] in each state: [critics, B, P]."""
+        return self._of_each("predict", action)
+
+    def _of_each(self, method: str, action: jax.Array) -> jax.Array:
+        pairs = zip(self.params, self.states, strict=True)
+        return jnp.stack([apply(self.critic, params, state, action, method=method) for params, state in pairs])
 
     def score(self, candidates: jax.Array, optimism: float = 0.0) -> jax.Array:
         """Q of candidates [B, C, D], or [1, C, D] for all states: [B, C].
@@ -86,7 +93,8 @@ class CriticAgent(NetworkAgent):
 
     @property
     def _critic(self) -> Critic:
-        return Critic(self.space, self.config.critic_layers, self.config.layer_norm)
+        predicts = self._embedding.num_numbers + 1 if self.config.prediction_weight else 0
+        return Critic(self.space, self.config.critic_layers, self.config.layer_norm, predicts)
 
     def _init_critics(self, key: jax.Array, embedding: jax.Array) -> tuple[Params, ...]:
         action = jnp.zeros((1, self.space.dimensions))
@@ -106,19 +114,29 @@ class CriticAgent(NetworkAgent):
         return optax.incremental_update(network, target, self.config.target_ema) if target else ()
 
     def _critic_gradients(
-        self, critics: tuple[Params, ...], embedding: jax.Array, unrolls: Unroll, targets: jax.Array
+        self,
+        critics: tuple[Params, ...],
+        embedding: jax.Array,
+        statistics: torsos.Statistics,
+        unrolls: Unroll,
+        targets: jax.Array,
     ) -> tuple[tuple[tuple[Params, ...], jax.Array], Metrics]:
-        """Gradients of the TD loss for the critics and for the embeddings [B, T+1, E]; targets are [B, T]."""
+        """Gradients of the critics' loss for the critics and for the embeddings [B, T+1, E]; targets are [B, T]."""
+        action, real = unrolls.action[:, :-1], ~unrolls.first[:, 1:]
 
-        def loss(critics: tuple[Params, ...], embedding: jax.Array) -> tuple[jax.Array, jax.Array]:
-            q = self._evaluate(critics, embedding[:, :-1]).values(unrolls.action[:, :-1])
-            return self.config.num_critics * losses.td_loss(q, targets, ~unrolls.first[:, 1:]), q
+        def loss(critics: tuple[Params, ...], embedding: jax.Array) -> tuple[jax.Array, Metrics]:
+            evaluated = self._evaluate(critics, embedding[:, :-1])
+            q = evaluated.values(action)
+            td_loss = self.config.num_critics * losses.td_loss(q, targets, real)
+            metrics = {"critic_loss": td_loss, "q_mean": jnp.mean(q), "q_max": jnp.max(q)}
+            if not self._critic.predicts:
+                return td_loss, metrics
+            change = jnp.diff(self._embedding.numbers(statistics, unrolls.observation), axis=1)  # [B, T, n]
+            happened = jnp.concatenate([change, unrolls.reward[:, 1:, None]], axis=-1)
+            wrong = losses.prediction_loss(evaluated.predictions(action), happened, real)
+            nothing_said = losses.prediction_loss(jnp.zeros_like(happened), happened, real)
+            metrics["prediction_error"] = wrong / jnp.maximum(nothing_said, 1e-6)
+            return td_loss + self.config.prediction_weight * losses.as_large_as(td_loss, wrong), metrics
 
-        differentiate = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)
-        (value, q), gradients = differentiate(critics, embedding)
-        return gradients, {
-            "critic_loss": value,
-            "q_mean": jnp.mean(q),
-            "q_max": jnp.max(q),
-            "target_mean": jnp.mean(targets),
-        }
+        gradients, metrics = jax.grad(loss, argnums=(0, 1), has_aux=True)(critics, embedding)
+        return gradients, metrics | {"target_mean": jnp.mean(targets)}

@@ -147,7 +147,7 @@ class D3PG(CriticAgent):
             return losses.deterministic_policy_loss(q, effort, self.config.effort_weight), action
 
         (critic_gradient, embedding_gradient), metrics = self._critic_gradients(
-            params.critics, embedding, unrolls, targets
+            params.critics, embedding, statistics, unrolls, targets
         )
         (torso, critics), critic_optimiser = descend(
             self._value_optimiser,

@@ -41,6 +41,16 @@ class Embedding:
         return self.env.observation_parts or Parts.of(self.env.observation_shape, self.env.observation_dtype)
 
     @property
+    def num_numbers(self) -> int:
+        """n, the numbers in an observation that belong to no image."""
+        return self._parts.numbers
+
+    def numbers(self, statistics: torsos.Statistics, observation: jax.Array) -> jax.Array:
+        """[B, T, n] of observations [B, T, *observation_shape], as the networks see them."""
+        _, numbers = self._parts.split(observation)
+        return torsos.normalise(statistics, numbers) if self._normalises else numbers
+
+    @property
     def _normalises(self) -> bool:
         return self.config.normalise_observations and self._parts.numbers > 0
 
@@ -134,9 +144,8 @@ class Embedding:
         state: jax.Array,
     ) -> tuple[jax.Array, jax.Array]:
         """All with axes [B, T], but the LSTM's state [B, 2 * memory_size] before them."""
-        images, numbers = self._parts.split(observation)
-        if self._normalises:
-            numbers = torsos.normalise(statistics, numbers)
+        images, _ = self._parts.split(observation)
+        numbers = self.numbers(statistics, observation)
         if self._action_size:  # a new episode has neither
             more = jnp.where(first[..., None], 0, jnp.concatenate([last_action, reward[..., None]], axis=-1))
             numbers = jnp.concatenate([numbers, more], axis=-1)

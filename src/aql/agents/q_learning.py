@@ -172,7 +172,7 @@ class QLearning(CriticAgent):
         targets = lambda_targets(self.config, unrolls, v_t)
 
         (critic_gradient, embedding_gradient), critic_metrics = self._critic_gradients(
-            network.critics, embedding, unrolls, targets
+            network.critics, embedding, statistics, unrolls, targets
         )
         (torso_gradient,) = to_torso(embedding_gradient)
         network, critic_optimiser = descend(

@@ -36,29 +36,45 @@ class ActionTower(nn.Module):
 
 
 class Critic(nn.Module):
-    """Q(s, a) = w . relu(f(s) + W a): the state's half is computed once, however many actions are scored."""
+    """Q(s, a) = w . relu(f(s) + W a): the state's half is computed once, however many actions are scored.
+
+    From the same units `predicts` numbers can be said about what follows.
+    """
 
     space: ActionSpace
     layers: tuple[int, ...]
     layer_norm: bool = False
+    predicts: int = 0
 
     def setup(self) -> None:
-        """Two towers that end in the same width, and the output."""
+        """Two towers that end in the same width, and the outputs."""
         self.state_tower = Tower(self.layers, self.layer_norm)
         self.action_tower = ActionTower(self.space, self.layers[-1])
         self.output = nn.Dense(1)
+        if self.predicts:
+            self.prediction = nn.Dense(self.predicts)
 
     def state(self, embedding: jax.Array) -> jax.Array:
         """[..., E] -> [..., H], the state's half."""
         return self.state_tower(embedding)
 
+    def _units(self, state: jax.Array, action: jax.Array) -> jax.Array:
+        return nn.relu(state + self.action_tower(action))
+
     def value(self, state: jax.Array, action: jax.Array) -> jax.Array:
         """State halves [..., H] and actions [..., D] of the same leading shape -> [...]."""
-        return self.output(nn.relu(state + self.action_tower(action)))[..., 0]
+        return self.output(self._units(state, action))[..., 0]
+
+    def predict(self, state: jax.Array, action: jax.Array) -> jax.Array:
+        """State halves [..., H] and actions [..., D] of the same leading shape -> [..., P]."""
+        return self.prediction(self._units(state, action))
 
     def __call__(self, embedding: jax.Array, action: jax.Array) -> jax.Array:
         """Q of states [..., E] and actions [..., D]: [...]."""
-        return self.value(self.state(embedding), action)
+        state = self.state(embedding)
+        if self.is_initializing() and self.predicts:
+            self.predict(state, action)
+        return self.value(state, action)
 
 
 class Value(nn.Module):
