@@ -282,7 +282,8 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # a policy stays curious only if its entropy counts among them. No task there pays more than 1 a step.
     # How often Q is corrected counts for more than how wide it is: small networks in small batches are updated twice
     # for each step of the environment. Few of the learner's candidates are uniform: where Q says nothing yet, they win
-    # as often as others, and would teach the proposal to be uniform.
+    # as often as others, and would teach the proposal to be uniform. Critics that also predict what follows know what
+    # an action does before they know what it is worth.
     "control/": {
         "fast": {
             "action_repeat": 2,
@@ -300,6 +301,7 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
             "exploration_hold": 8.0,
             "optimism": 1.0,
             "most_reward": 1.0,
+            "prediction_weight": 0.3,
             "policy_entropy_weight": 0.3,
         },
     },
