@@ -7,13 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 
 from aql.actions import ActionSpace, Interval
 from aql.agents.critic import Evaluated, highest_return, lambda_targets
 from aql.config import Config
 from aql.experience import Unroll
 from aql.networks import apply
-from aql.networks.critics import Critic, Tower, Value
+from aql.networks.critics import Critic, Tower, Value, standardise
 
 KEY = jax.random.key(0)
 
@@ -44,14 +45,30 @@ def test_predictions_by_hand() -> None:
     by_hand = {
         "state_tower": {"Dense_0": {"kernel": jnp.array([[1.0, -2.0]]), "bias": jnp.array([0.5, 0.0])}},
         "action_tower": {"kernel": jnp.array([[3.0, 1.0]])},
-        "output": {"kernel": jnp.array([[2.0], [10.0]]), "bias": jnp.array([0.25])},
-        "prediction": {"kernel": jnp.array([[1.0, 0.0, -1.0], [0.0, 2.0, 1.0]]), "bias": jnp.array([0.0, 0.0, 100.0])},
+        "output": {
+            "kernel": jnp.array([[2.0, 1.0, 0.0, -1.0], [10.0, 0.0, 2.0, 1.0]]),
+            "bias": jnp.array([0.25, 0.0, 0.0, 100.0]),
+        },
     }
     assert jax.tree.map(jnp.shape, params["params"]) == jax.tree.map(jnp.shape, by_hand)
-    # The units of s = -1, a = 0.5 are (1, 2.5), see above: Q is that of a critic that predicts nothing.
+    # The units of s = -1, a = 0.5 are (1, 2.5), see above, and Q is that of a critic that predicts nothing.
     evaluated = Evaluated(critic, ({"params": by_hand},) * 2, (jnp.array([[-0.5, 2.0]]),) * 2)
-    np.testing.assert_allclose(evaluated.predictions(jnp.array([[0.5]])), [[[1, 5, 101.5]]] * 2)
+    np.testing.assert_allclose(evaluated.outputs(jnp.array([[0.5]])), [[[27.25, 1, 5, 101.5]]] * 2)
     np.testing.assert_allclose(evaluated.values(jnp.array([[0.5]])), [[27.25]] * 2)
+
+
+@pytest.mark.parametrize("shape", [(8,), (4, 8), (3, 1, 128)])
+def test_standardise_is_flax_layer_norm(shape: tuple[int, ...]) -> None:
+    x, weights = 5 * jax.random.normal(KEY, shape) + 2, jax.random.normal(jax.random.key(1), shape)
+
+    def oracle(x: jax.Array) -> jax.Array:
+        return apply(nn.LayerNorm(use_bias=False, use_scale=False), {}, x)
+
+    np.testing.assert_allclose(standardise(x), oracle(x), rtol=1e-4, atol=1e-5)
+    gradient = jax.jit(jax.grad(lambda x: jnp.sum(weights * standardise(x))))(x)
+    np.testing.assert_allclose(gradient, jax.grad(lambda x: jnp.sum(weights * oracle(x)))(x), rtol=1e-3, atol=1e-5)
+    # What is the same everywhere has no deviation to divide by.
+    np.testing.assert_allclose(standardise(jnp.full(shape, 7.0)), 0, atol=1e-2)
 
 
 def test_optimism_by_hand() -> None:

@@ -32,9 +32,9 @@ class Evaluated(NamedTuple):
         """Q of one action [B, D] in each state, by each critic: [critics, B]."""
         return self._of_each("value", action)
 
-    def predictions(self, action: jax.Array) -> jax.Array:
-        """What each critic says about what follows one action [B, D] in each state: [critics, B, P]."""
-        return self._of_each("predict", action)
+    def outputs(self, action: jax.Array) -> jax.Array:
+        """Q, and after it what is predicted to follow: [critics, B, 1 + P]."""
+        return self._of_each("outputs", action)
 
     def _of_each(self, method: str, action: jax.Array) -> jax.Array:
         pairs = zip(self.params, self.states, strict=True)
@@ -125,15 +125,15 @@ class CriticAgent(NetworkAgent):
         action, real = unrolls.action[:, :-1], ~unrolls.first[:, 1:]
 
         def loss(critics: tuple[Params, ...], embedding: jax.Array) -> tuple[jax.Array, Metrics]:
-            evaluated = self._evaluate(critics, embedding[:, :-1])
-            q = evaluated.values(action)
+            outputs = self._evaluate(critics, embedding[:, :-1]).outputs(action)
+            q, said = outputs[..., 0], outputs[..., 1:]
             td_loss = self.config.num_critics * losses.td_loss(q, targets, real)
             metrics = {"critic_loss": td_loss, "q_mean": jnp.mean(q), "q_max": jnp.max(q)}
             if not self._critic.predicts:
                 return td_loss, metrics
             change = jnp.diff(self._embedding.numbers(statistics, unrolls.observation), axis=1)  # [B, T, n]
             happened = jnp.concatenate([change, unrolls.reward[:, 1:, None]], axis=-1)
-            wrong = losses.prediction_loss(evaluated.predictions(action), happened, real)
+            wrong = losses.prediction_loss(said, happened, real)
             nothing_said = losses.prediction_loss(jnp.zeros_like(happened), happened, real)
             metrics["prediction_error"] = wrong / jnp.maximum(nothing_said, 1e-6)
             return td_loss + self.config.prediction_weight * losses.as_large_as(td_loss, wrong), metrics
