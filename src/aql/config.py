@@ -93,7 +93,7 @@ class Config:
     )
     prediction_weight: float = _field(
         0.0,
-        "weight, beside the TD loss, of a critic's predictions: how the numbers seen will change, and the reward; "
+        "weight of a critic's predictions, relative to the TD loss: how the numbers seen will change, and the reward; "
         "0 is none",
     )
     lambda_: float = _field(0.8, "lambda of Peng's Q(lambda), or of V-trace (impala)")
@@ -282,8 +282,8 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # a policy stays curious only if its entropy counts among them. No task there pays more than 1 a step.
     # How often Q is corrected counts for more than how wide it is: small networks in small batches are updated twice
     # for each step of the environment. Few of the learner's candidates are uniform: where Q says nothing yet, they win
-    # as often as others, and would teach the proposal to be uniform. Critics that also predict what follows know what
-    # an action does before they know what it is worth.
+    # as often as others, and would teach the proposal to be uniform. Critics that also predict what follows tell
+    # actions apart by what they do, not only by what they are worth.
     "control/": {
         "fast": {
             "action_repeat": 2,

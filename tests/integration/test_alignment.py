@@ -234,10 +234,13 @@ def test_nothing_is_learned_across_a_reset(at: int, prediction_weight: float) ->
     assert _same(plain, updated(_with(unrolls, "reward", at, 1e4)))
     assert _same(plain, updated(_with(unrolls, "discount", at, 0)))
     assert _same(plain, updated(_with(unrolls, "action", at - 1, 2 - unrolls.action[0, at - 1, 0])))
+    if at == 4:  # nothing follows it that would begin there
+        assert _same(plain, updated(_with(unrolls, "observation", at, 50)))
     # The test can fail: the same garbage one step away does count.
     for t in range(1, 5):
         if t != at:
             assert not _same(plain, updated(_with(unrolls, "reward", t, 1e4))), t
+            assert not _same(plain, updated(_with(unrolls, "observation", t, 50))), t
 
 
 def test_predictions_in_numbers() -> None:

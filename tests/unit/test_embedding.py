@@ -184,3 +184,60 @@ def test_other_agents_learn_to_see_and_remember(agent: str) -> None:
     assert all(np.isfinite(value) for value in metrics.values())
     pairs = zip(jax.tree.leaves(state.params.torso), jax.tree.leaves(after.params.torso), strict=True)
     assert all(np.any(np.asarray(a != b)) for a, b in pairs)
+
+
+# Critics that predict: from the numbers of every kind of observation.
+
+
+@pytest.mark.parametrize(
+    ("env", "predictions"), [(VECTOR, 4), (IMAGE, 1), (MIXED, 4)], ids=["vector", "image", "mixed"]
+)
+def test_the_numbers_seen_and_the_reward_are_predicted(env: EnvSpec, predictions: int) -> None:
+    config = Config(prediction_weight=0.3, memory_size=4, **SMALL)
+    agent: Any = agents.make(config, env)
+    assert agent._critic.num_predictions == predictions
+    state = jax.jit(agent.init)(jax.random.key(0))
+    unrolls = _unrolls(env, agent._embedding.memory_length)
+    unrolls.first[1, 3] = True
+    state, metrics = jax.jit(agent.update)(state, jax.random.key(1), unrolls)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
+    assert 0 < metrics["prediction_error"] < 100
+
+
+def _deviations(unrolls: Unroll) -> np.ndarray:
+    """The numbers of a vector in units of their deviation in this batch, where statistics begin with it."""
+    return np.asarray((unrolls.observation - unrolls.observation.mean((0, 1))) / unrolls.observation.std((0, 1)))
+
+
+@pytest.mark.parametrize("agent_name", ["aql", "d3pg"])
+def test_the_gradient_is_that_of_td_and_a_share_of_the_predictions(agent_name: str) -> None:
+    space = ActionSpace((Interval(-1, 1), Interval(-1, 1)))
+    agent: Any = agents.make(
+        Config(agent=agent_name, prediction_weight=0.3, num_critics=2, **SMALL), EnvSpec((3,), space)
+    )
+    unrolls = _unrolls(VECTOR, 0)
+    unrolls.first[1, 3] = True
+    statistics = agent._embedding.observe(agent._embedding.init_statistics(), unrolls.observation)
+    embedding = agent._embedding.learn({}, statistics, unrolls)
+    np.testing.assert_allclose(embedding, _deviations(unrolls), rtol=1e-4)
+    critics = agent._init_critics(jax.random.key(0), embedding[:1, 0])
+    targets = jnp.arange(B * (T - 1), dtype=jnp.float32).reshape(B, T - 1)
+    happened = np.concatenate([np.diff(_deviations(unrolls), axis=1), unrolls.reward[:, 1:, None]], axis=-1)
+    real = np.array([[1, 1, 1, 1], [1, 1, 0, 1]])
+
+    def losses(critics: Any, embedding: jax.Array) -> jax.Array:
+        """The two losses, critic after critic."""
+        td_loss = error = jnp.zeros(())
+        for critic in critics:
+            half = agent._critic.apply(critic, embedding[:, :-1], method="state")
+            outputs = agent._critic.apply(critic, half, jnp.asarray(unrolls.action[:, :-1]), method="outputs")
+            td_loss += jnp.sum(real * (outputs[..., 0] - targets) ** 2) / 7 / 2
+            error += jnp.sum(real[..., None] * (outputs[..., 1:] - happened) ** 2) / 7 / 2 / 2
+        return jnp.stack([td_loss, error])
+
+    td_loss, error = losses(critics, embedding)
+    jacobian = jax.jacobian(losses, argnums=(0, 1))(critics, embedding)
+    expected = jax.tree.map(lambda leaf: leaf[0] + 0.3 * td_loss / error * leaf[1], jacobian)
+    gradients, metrics = agent._critic_gradients(critics, embedding, statistics, unrolls, targets)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), gradients, expected)
+    np.testing.assert_allclose(metrics["critic_loss"], td_loss, rtol=1e-4)  # as it is without predictions

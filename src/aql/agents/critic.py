@@ -93,8 +93,8 @@ class CriticAgent(NetworkAgent):
 
     @property
     def _critic(self) -> Critic:
-        predicts = self._embedding.num_numbers + 1 if self.config.prediction_weight else 0
-        return Critic(self.space, self.config.critic_layers, self.config.layer_norm, predicts)
+        num_predictions = self._embedding.num_numbers + 1 if self.config.prediction_weight else 0
+        return Critic(self.space, self.config.critic_layers, self.config.layer_norm, num_predictions)
 
     def _init_critics(self, key: jax.Array, embedding: jax.Array) -> tuple[Params, ...]:
         action = jnp.zeros((1, self.space.dimensions))
@@ -122,21 +122,25 @@ class CriticAgent(NetworkAgent):
         targets: jax.Array,
     ) -> tuple[tuple[tuple[Params, ...], jax.Array], Metrics]:
         """Gradients of the critics' loss for the critics and for the embeddings [B, T+1, E]; targets are [B, T]."""
-        action, real = unrolls.action[:, :-1], ~unrolls.first[:, 1:]
+        real = ~unrolls.first[:, 1:]
+        happened = self._happened(statistics, unrolls)
 
         def loss(critics: tuple[Params, ...], embedding: jax.Array) -> tuple[jax.Array, Metrics]:
-            outputs = self._evaluate(critics, embedding[:, :-1]).outputs(action)
+            outputs = self._evaluate(critics, embedding[:, :-1]).outputs(unrolls.action[:, :-1])
             q, said = outputs[..., 0], outputs[..., 1:]
             td_loss = self.config.num_critics * losses.td_loss(q, targets, real)
             metrics = {"critic_loss": td_loss, "q_mean": jnp.mean(q), "q_max": jnp.max(q)}
-            if not self._critic.predicts:
+            if not self.config.prediction_weight:
                 return td_loss, metrics
-            change = jnp.diff(self._embedding.numbers(statistics, unrolls.observation), axis=1)  # [B, T, n]
-            happened = jnp.concatenate([change, unrolls.reward[:, 1:, None]], axis=-1)
-            wrong = losses.prediction_loss(said, happened, real)
-            nothing_said = losses.prediction_loss(jnp.zeros_like(happened), happened, real)
-            metrics["prediction_error"] = wrong / jnp.maximum(nothing_said, 1e-6)
-            return td_loss + self.config.prediction_weight * losses.as_large_as(td_loss, wrong), metrics
+            error = losses.prediction_loss(said, happened, real)
+            error_of_zeros = losses.prediction_loss(jnp.zeros_like(happened), happened, real)
+            metrics["prediction_error"] = error / jnp.maximum(error_of_zeros, 1e-6)
+            return td_loss + self.config.prediction_weight * losses.as_large_as(td_loss, error), metrics
 
         gradients, metrics = jax.grad(loss, argnums=(0, 1), has_aux=True)(critics, embedding)
         return gradients, metrics | {"target_mean": jnp.mean(targets)}
+
+    def _happened(self, statistics: torsos.Statistics, unrolls: Unroll) -> jax.Array:
+        """[B, T, P] what critics predict: how the numbers seen change, and the reward."""
+        change = jnp.diff(self._embedding.numbers(statistics, unrolls.observation), axis=1)
+        return jnp.concatenate([change, unrolls.reward[:, 1:, None]], axis=-1)

@@ -47,8 +47,12 @@ class Embedding:
 
     def numbers(self, statistics: torsos.Statistics, observation: jax.Array) -> jax.Array:
         """[B, T, n] of observations [B, T, *observation_shape], as the networks see them."""
-        _, numbers = self._parts.split(observation)
-        return torsos.normalise(statistics, numbers) if self._normalises else numbers
+        return self._split(statistics, observation)[1]
+
+    def _split(self, statistics: torsos.Statistics, observation: jax.Array) -> tuple[list[jax.Array], jax.Array]:
+        """Images, and numbers as the networks see them."""
+        images, numbers = self._parts.split(observation)
+        return images, torsos.normalise(statistics, numbers) if self._normalises else numbers
 
     @property
     def _normalises(self) -> bool:
@@ -144,8 +148,7 @@ class Embedding:
         state: jax.Array,
     ) -> tuple[jax.Array, jax.Array]:
         """All with axes [B, T], but the LSTM's state [B, 2 * memory_size] before them."""
-        images, _ = self._parts.split(observation)
-        numbers = self.numbers(statistics, observation)
+        images, numbers = self._split(statistics, observation)
         if self._action_size:  # a new episode has neither
             more = jnp.where(first[..., None], 0, jnp.concatenate([last_action, reward[..., None]], axis=-1))
             numbers = jnp.concatenate([numbers, more], axis=-1)

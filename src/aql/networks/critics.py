@@ -14,27 +14,28 @@ def standardise(x: jax.Array) -> jax.Array:
     Means are products with a vector, and the gradient is written out: on a CPU, sums along the last axis are so slow
     that layer norm takes a sixth of an update otherwise.
     """
-    return _standardise(x)[0]
+    return _standardise_forward(x)[0]
 
 
-def _standardise(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+def _standardise_forward(x: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     mean = _mean(x)
     scale = jax.lax.rsqrt(jnp.maximum(_mean(x * x) - mean * mean, 0) + 1e-6)
     y = (x - mean) * scale
     return y, (y, scale)
 
 
-def _standardise_gradient(saved: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array]:
+def _standardise_backward(saved: tuple[jax.Array, jax.Array], gradient: jax.Array) -> tuple[jax.Array]:
     """dx = (dy - mean(dy) - y * mean(dy * y)) / deviation."""
     y, scale = saved
     return ((gradient - _mean(gradient) - y * _mean(gradient * y)) * scale,)
 
 
 def _mean(x: jax.Array) -> jax.Array:
-    return x @ jnp.full((x.shape[-1], 1), 1 / x.shape[-1], x.dtype)
+    weights = jnp.full((x.shape[-1], 1), 1 / x.shape[-1], x.dtype)
+    return jnp.matmul(x, weights, precision=jax.lax.Precision.HIGHEST)  # accelerators would round
 
 
-standardise.defvjp(_standardise, _standardise_gradient)
+standardise.defvjp(_standardise_forward, _standardise_backward)
 
 
 class Tower(nn.Module):
@@ -66,35 +67,35 @@ class ActionTower(nn.Module):
         return self.space.project(action, self.param("kernel", nn.initializers.lecun_normal(), shape))
 
 
-class Outputs(nn.Module):
-    """A linear layer, the first output of which can be had alone."""
+class Head(nn.Module):
+    """A linear layer for Q and predictions: one is faster than two, and candidates need its first output only."""
 
     size: int
 
     @nn.compact
-    def __call__(self, x: jax.Array, first_only: bool = False) -> jax.Array:
-        """[..., H] -> [..., size], or [...] if it is the first only."""
-        kernel = self.param("kernel", nn.initializers.lecun_normal(), (x.shape[-1], self.size))
+    def __call__(self, units: jax.Array, first: int | None = None) -> jax.Array:
+        """[..., H] -> [..., size], or the first ones of these only."""
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), (units.shape[-1], self.size))
         bias = self.param("bias", nn.initializers.zeros, (self.size,))
-        return (x @ kernel[:, :1] + bias[:1])[..., 0] if first_only else x @ kernel + bias
+        return units @ kernel[:, :first] + bias[:first]
 
 
 class Critic(nn.Module):
     """Q(s, a) = w . relu(f(s) + W a): the state's half is computed once, however many actions are scored.
 
-    From the same units `predicts` numbers can be said about what follows.
+    From the same units `num_predictions` numbers are said about what follows, P for short.
     """
 
     space: ActionSpace
     layers: tuple[int, ...]
     layer_norm: bool = False
-    predicts: int = 0
+    num_predictions: int = 0
 
     def setup(self) -> None:
         """Two towers that end in the same width, and the outputs."""
         self.state_tower = Tower(self.layers, self.layer_norm)
         self.action_tower = ActionTower(self.space, self.layers[-1])
-        self.output = Outputs(1 + self.predicts)
+        self.output = Head(1 + self.num_predictions)
 
     def state(self, embedding: jax.Array) -> jax.Array:
         """[..., E] -> [..., H], the state's half."""
@@ -102,7 +103,7 @@ class Critic(nn.Module):
 
     def value(self, state: jax.Array, action: jax.Array) -> jax.Array:
         """Q of state halves [..., H] and actions [..., D] of the same leading shape: [...]."""
-        return self.output(self._units(state, action), first_only=True)
+        return self.output(self._units(state, action), first=1)[..., 0]
 
     def outputs(self, state: jax.Array, action: jax.Array) -> jax.Array:
         """Q, and after it what is predicted: [..., 1 + P]."""
