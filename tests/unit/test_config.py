@@ -267,6 +267,15 @@ def test_agents_change_the_preset_and_overrides_win() -> None:
     assert preset("fast", agent="impala", replayed_per_new=2).replayed_per_new == 2
 
 
+def test_critics_predict_on_control_tasks_where_it_helps() -> None:
+    control = "control/walker-walk"
+    assert preset("fast", env=control).prediction_weight == 0.3
+    assert preset("fast", env=control, agent="qtopt").prediction_weight == 0.3
+    assert preset("fast", env=control, agent="d3pg").prediction_weight == 0
+    assert preset("fast", env="CartPole-v1").prediction_weight == 0
+    assert preset("paper", env=control).prediction_weight == 0
+
+
 def test_d3pg_has_the_papers_noise() -> None:
     for name in PRESETS:
         config = preset(name, agent="d3pg")
