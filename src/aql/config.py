@@ -97,6 +97,11 @@ class Config:
         "0 is none",
     )
     lambda_: float = _field(0.8, "lambda of Peng's Q(lambda), or of V-trace (impala)")
+    trace_tolerance: float = _field(
+        0.0,
+        "how much less than a* an action may be worth for returns to go on beyond it, in units of reward; at that much "
+        "they count for 1/e; 0: they go on beyond any action",
+    )
     target_ema: float = _field(0.05, "step of the target networks towards the others; 1 is no target network")
     act_with_target: bool = _field(True, "act with the target networks, which change more smoothly")
     entropy_weight: float = _field(0.01, "weight of the entropy in the loss of the proposal")
@@ -147,7 +152,7 @@ class Config:
             self._require(name, 0 < getattr(self, name) < math.inf, "above 0")
         self._require("exploration_hold", 1 <= self.exploration_hold < math.inf, "at least 1")
         weights = ("prediction_weight", "entropy_weight", "policy_entropy_weight", "effort_weight")
-        for name in ("optimism", "noise_sigma", "most_reward", *weights):
+        for name in ("optimism", "noise_sigma", "most_reward", "trace_tolerance", *weights):
             self._require(name, 0 <= getattr(self, name) < math.inf, "0 or more")
         self._require("target_ema", 0 < self.target_ema <= 1, "above 0 and at most 1")
         self._require("bins", self.bins >= 2, "at least 2")

@@ -39,6 +39,26 @@ def peng_q_lambda(r_t: jax.Array, discount_t: jax.Array, v_t: jax.Array, lambda_
     return jax.lax.stop_gradient(jnp.asarray(targets))
 
 
+def greedy_trace(q_t: jax.Array, v_t: jax.Array, tolerance: float) -> jax.Array:
+    """How far a return may go on beyond an action that the greedy policy might not have taken.
+
+        c_t = min(1, exp((q_t - v_t) / tolerance))
+
+    It is pi(a_t) / pi(a*_t) of the softmax policy pi ~ exp(Q / tolerance): 1 for an action as good as a*, 1/e for one
+    that is worth `tolerance` less. With lambda_t = lambda * c_t, Peng's Q(lambda) learns over many steps from what
+    followed good actions, and no bad one, tried by chance or by a policy of long ago, is held against those before it.
+
+    Args:
+      q_t: values of the actions taken.
+      v_t: greedy values of the same states.
+      tolerance: in units of Q, above 0.
+
+    Returns:
+      The traces, in (0, 1].
+    """
+    return jnp.exp(jnp.minimum(q_t - v_t, 0) / tolerance)
+
+
 class VTrace(NamedTuple):
     """What V-trace says about T transitions."""
 

@@ -183,8 +183,8 @@ SETTINGS: dict[str, Any] = {
 
 
 @functools.cache
-def _q_learning(prediction_weight: float = 0) -> tuple[Any, Any, Any]:
-    config = Config(agent="exact", prediction_weight=prediction_weight, **SETTINGS)
+def _q_learning(prediction_weight: float = 0, trace_tolerance: float = 0) -> tuple[Any, Any, Any]:
+    config = Config(agent="exact", prediction_weight=prediction_weight, trace_tolerance=trace_tolerance, **SETTINGS)
     agent = agents.make(config, EnvSpec(OBSERVATION, ActionSpace((Discrete(3),))))
     return agent, jax.jit(agent.init)(jax.random.key(0)), jax.jit(agent.update)
 
@@ -206,8 +206,8 @@ def _unrolls(first: list[bool], discount: list[float] | None = None) -> Unroll:
     )
 
 
-def _updated(unrolls: Unroll, prediction_weight: float = 0) -> Any:
-    _, state, update = _q_learning(prediction_weight)
+def _updated(unrolls: Unroll, prediction_weight: float = 0, trace_tolerance: float = 0) -> Any:
+    _, state, update = _q_learning(prediction_weight, trace_tolerance)
     return update(state, jax.random.key(1), unrolls)
 
 
@@ -222,11 +222,11 @@ def _with(unrolls: Unroll, field: str, t: int, value: float) -> Unroll:
     return unrolls._replace(**{field: changed})
 
 
-@pytest.mark.parametrize("prediction_weight", [0, 1])
+@pytest.mark.parametrize("settings", [(0, 0), (1, 0), (0, 1)], ids=["plain", "predictions", "traces"])
 @pytest.mark.parametrize("at", [1, 2, 4])
-def test_nothing_is_learned_across_a_reset(at: int, prediction_weight: float) -> None:
+def test_nothing_is_learned_across_a_reset(at: int, settings: tuple[float, float]) -> None:
     def updated(unrolls: Unroll) -> Any:
-        return _updated(unrolls, prediction_weight)
+        return _updated(unrolls, *settings)
 
     unrolls = _unrolls([t == at for t in range(5)])
     plain = updated(unrolls)

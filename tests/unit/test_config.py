@@ -63,6 +63,7 @@ INVALID: dict[str, list[Any]] = {
     "optimism": [-0.5, float("nan"), float("inf")],
     "most_reward": [-1, float("nan"), float("inf")],
     "prediction_weight": [-0.1, float("nan"), float("inf")],
+    "trace_tolerance": [-0.1, float("nan"), float("inf")],
     "log_every": [0],
     # Choices, which Python callers can misspell too.
     "preset": ["slow"],

@@ -102,13 +102,28 @@ def test_no_target_exceeds_what_rewards_add_up_to() -> None:
     unrolls = Unroll(None, None, pairs + 2, pairs + 1, pairs.astype(bool), None, {})
 
     def targets(**settings: Any) -> jax.Array:
-        return lambda_targets(Config(gamma=0.99, **settings), unrolls, v_t)[:, 0]
+        return lambda_targets(Config(gamma=0.99, **settings), unrolls, v_t, q_t=v_t)[:, 0]
 
     np.testing.assert_allclose(targets(), [51.5, 198.02, 990_002], rtol=1e-6)
     # At most 1 a step, two steps a decision: 2 / (1 - 0.99) = 200.
     np.testing.assert_allclose(targets(most_reward=1.0, action_repeat=2), [51.5, 198.02, 200], rtol=1e-5)
     np.testing.assert_allclose(targets(most_reward=1.5, action_repeat=1), [51.5, 150, 150], rtol=1e-5)
     assert highest_return(Config(most_reward=1.0, gamma=1.0)) == math.inf  # nothing to add up to
+
+
+def test_what_follows_a_bad_action_counts_for_less() -> None:
+    # One unroll of two transitions with rewards 1 and 2; the action between them was worth 3 less than a*.
+    pairs = jnp.zeros((1, 3))
+    unrolls = Unroll(None, None, jnp.array([[0.0, 1.0, 2.0]]), pairs + 1, pairs.astype(bool), None, {})
+    v_t, q_t = jnp.array([[10.0, 20.0]]), jnp.array([[7.0, 20.0]])
+
+    def targets(**settings: Any) -> jax.Array:
+        return lambda_targets(Config(gamma=0.5, lambda_=1.0, **settings), unrolls, v_t, q_t)[0]
+
+    # G_1 = 2 + 0.5 * 20 = 12; G_0 = 1 + 0.5 * ((1 - c) * 10 + c * 12) = 6 + c
+    np.testing.assert_allclose(targets(), [7, 12], rtol=1e-6)
+    np.testing.assert_allclose(targets(trace_tolerance=3.0), [6 + np.exp(-1), 12], rtol=1e-6)
+    np.testing.assert_allclose(targets(trace_tolerance=0.01), [6, 12], rtol=1e-6)
 
 
 def test_the_hidden_layers_have_relu_and_the_sum_is_linear_before_it() -> None:

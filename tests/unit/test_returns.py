@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from aql.returns import peng_q_lambda, vtrace
+from aql.returns import greedy_trace, peng_q_lambda, vtrace
 
 with warnings.catch_warnings():
     # rlax imports tensorflow_probability, which still uses names that jax has deprecated.
@@ -54,6 +54,22 @@ def test_a_time_limit_bootstraps_and_cuts_lambda(q_lambda: Any) -> None:
     # lambda_2 = 0: the target of the step that was cut is r + gamma v; rewards of the next episode never enter.
     targets = q_lambda(_array(1, 2, 1000, 1000), _array(*[0.5] * 4), _array(10, 20, 5, 5), _array(0.5, 0, 0.5, 0.5))
     np.testing.assert_allclose(targets[:2], [1 + 0.5 * (0.5 * 10 + 0.5 * 12), 2 + 0.5 * 20], rtol=1e-6)
+
+
+def test_a_trace_goes_on_beyond_good_actions_only() -> None:
+    # As good as a*, better than what the search found, worth 2 and 4 less where 2 is tolerated, and far worse.
+    trace = greedy_trace(_array(10, 11, 8, 6, -1e30), _array(10, 10, 10, 10, 10), 2.0)
+    np.testing.assert_allclose(trace, [1, 1, np.exp(-1), np.exp(-2), 0], rtol=1e-6)
+
+
+def test_returns_with_traces_in_numbers(q_lambda: Any) -> None:
+    # c_1 = exp(-ln 2) = 0.5, c_2 = 1: the action at time 1 was worth 2 ln 2 less than a*, that at time 2 as much.
+    trace = greedy_trace(_array(10 - 2 * np.log(2), 20, 40), _array(10, 20, 40), 2.0)
+    # G_2 = 3 + 0.5 * 40                           = 23
+    # G_1 = 2 + 0.5 * 23                           = 13.5
+    # G_0 = 1 + 0.5 * (0.5 * 10 + 0.5 * 13.5)      = 6.875
+    targets = q_lambda(_array(1, 2, 3), _array(0.5, 0.5, 0.5), _array(10, 20, 40), trace)
+    np.testing.assert_allclose(targets, [6.875, 13.5, 23], rtol=1e-6)
 
 
 def test_the_last_lambda_has_no_effect(q_lambda: Any) -> None:

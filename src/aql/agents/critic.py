@@ -62,10 +62,16 @@ def reduce(config: Config, q: jax.Array) -> jax.Array:
     return jnp.min(q, axis=0) if config.target_critics == "min" else jnp.mean(q, axis=0)
 
 
-def lambda_targets(config: Config, unrolls: Unroll, v_t: jax.Array) -> jax.Array:
-    """[B, T] targets for Q at steps 0..T-1 of the unrolls [B, T+1], from the values [B, T] of the states reached."""
+def lambda_targets(config: Config, unrolls: Unroll, v_t: jax.Array, q_t: jax.Array) -> jax.Array:
+    """[B, T] targets for Q at steps 0..T-1 of the unrolls [B, T+1].
+
+    From the greedy values `v_t` [B, T] of the states reached and the values `q_t` [B, T] of what was done there.
+    """
+    lambda_t = lambdas(config, unrolls)
+    if config.trace_tolerance:
+        lambda_t *= returns.greedy_trace(q_t, v_t, config.trace_tolerance)
     targets = jax.vmap(returns.peng_q_lambda)(
-        unrolls.reward[:, 1:], config.gamma * unrolls.discount[:, 1:], v_t, lambdas(config, unrolls)
+        unrolls.reward[:, 1:], config.gamma * unrolls.discount[:, 1:], v_t, lambda_t
     )
     return jnp.minimum(targets, highest_return(config))
 

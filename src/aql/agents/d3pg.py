@@ -138,7 +138,8 @@ class D3PG(CriticAgent):
         embedding_tm1, embedding_t = embedding[:, :-1], embed(target.torso)[:, 1:]
         evaluated_t = self._evaluate(target.critics, embedding_t)
         v_t = reduce(self.config, evaluated_t.values(apply(self._policy, target.policy, embedding_t)))
-        targets = lambda_targets(self.config, unrolls, v_t)
+        q_t = reduce(self.config, evaluated_t.values(unrolls.action[:, 1:]))
+        targets = lambda_targets(self.config, unrolls, v_t, q_t)
 
         def policy_loss(policy: Params) -> tuple[jax.Array, jax.Array]:
             effort = apply(self._policy, policy, embedding_tm1, method="effort")

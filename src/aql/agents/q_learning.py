@@ -168,8 +168,12 @@ class QLearning(CriticAgent):
         stored_t = {name: leaf[:, 1:].reshape(-1, *leaf.shape[2:]) for name, leaf in unrolls.extras.items()}
         evaluated = self._evaluate(target.critics, target_t)
         best_t, metrics = self._best_actions(state.params.search, key, embedding_t, evaluated, stored_t, allowed_t)
-        v_t = reduce(self.config, evaluated.values(best_t)).reshape(unrolls.reward[:, 1:].shape)
-        targets = lambda_targets(self.config, unrolls, v_t)
+        action_t = unrolls.action[:, 1:].reshape(best_t.shape)
+        v_t, q_t = (
+            reduce(self.config, evaluated.values(action)).reshape(unrolls.reward[:, 1:].shape)
+            for action in (best_t, action_t)
+        )
+        targets = lambda_targets(self.config, unrolls, v_t, q_t)
 
         (critic_gradient, embedding_gradient), critic_metrics = self._critic_gradients(
             network.critics, embedding, statistics, unrolls, targets
