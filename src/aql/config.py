@@ -281,7 +281,8 @@ _ON_POLICY: dict[str, dict[str, Any]] = {
 
 # Where environments differ from a preset: settings by the beginning of the id and by preset.
 FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
-    # Control steps are so short that one action hardly matters. Held for two, it does.
+    # Control steps are so short that one action hardly matters: returns over eight of them tell good ones apart, and
+    # stop where an action was worth less than a*, be it chance or a policy of long ago that chose it.
     # Which gait or grip is found early decides, so actors try what the critics disagree on. With that less chance will
     # do for most of them; the others hold on to theirs, which finds what is far away. Values are in the tens there, and
     # a policy stays curious only if its entropy counts among them. No task there pays more than 1 a step.
@@ -291,19 +292,21 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # actions apart by what they do, not only by what they are worth.
     "control/": {
         "fast": {
-            "action_repeat": 2,
+            "unroll_length": 8,
+            "lambda_": 1.0,
+            "trace_tolerance": 1.0,
             "critic_layers": (128, 128),
             "proposal_layers": (128, 64),
             "learner_num_proposal": 8,
             "learner_num_uniform": 2,
-            "batch_size": 64,
+            "batch_size": 8,
             "updates_per_call": 16,
-            "replayed_per_new": 255,
+            "replayed_per_new": 127,
             "target_ema": 0.025,
             "random_steps": 4_000,
             "epsilon_low": 0.01,
             "epsilon_high": 0.3,
-            "exploration_hold": 8.0,
+            "exploration_hold": 16.0,
             "optimism": 1.0,
             "most_reward": 1.0,
             "prediction_weight": 0.3,

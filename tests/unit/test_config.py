@@ -277,6 +277,17 @@ def test_critics_predict_on_control_tasks_where_it_helps() -> None:
     assert preset("paper", env=control).prediction_weight == 0
 
 
+def test_returns_go_on_beyond_good_actions_on_control_tasks() -> None:
+    def settings(config: Config) -> tuple[int, float, float]:
+        return config.unroll_length, config.lambda_, config.trace_tolerance
+
+    control = "control/walker-walk"
+    assert settings(preset("fast", env=control)) == (8, 1.0, 1.0)
+    assert settings(preset("fast", env="CartPole-v1")) == (1, 0.8, 0.0)
+    assert settings(preset("paper", env=control)) == (30, 0.8, 0.0)
+    assert preset("fast", env=control, agent="impala").unroll_length == 16
+
+
 def test_d3pg_has_the_papers_noise() -> None:
     for name in PRESETS:
         config = preset(name, agent="d3pg")
