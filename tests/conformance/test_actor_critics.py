@@ -212,6 +212,25 @@ def test_the_targets_of_d3pg_in_numbers() -> None:
     np.testing.assert_allclose(_updated("d3pg", unrolls)[1]["critic_loss"], expected, rtol=1e-4)
 
 
+def test_the_returns_of_d3pg_stop_at_actions_worse_than_the_policys() -> None:
+    """Two transitions: what follows the action between them counts the less, the less it was worth."""
+    agent, state, _ = _ready("d3pg")
+    unrolls = _unrolls("d3pg", [False, False, False])
+    unrolls = _with(unrolls, "action", 1, -unrolls.action[:, 1])
+    (critic,) = state.params.critics
+    q = functools.partial(apply, agent._critic, critic)
+    value, tolerance = {}, 0.05
+    for t in (1, 2):
+        seen = unrolls.observation[:, t]
+        value[t] = q(seen, apply(agent._policy, state.params.policy, seen))
+    trace = np.exp(np.minimum(q(unrolls.observation[:, 1], unrolls.action[:, 1]) - value[1], 0) / tolerance)
+    assert np.min(trace) < 0.9  # or the test could not fail
+    late = unrolls.reward[:, 2] + 0.9 * value[2]
+    early = unrolls.reward[:, 1] + 0.9 * ((1 - trace) * value[1] + trace * late)
+    metrics = _updated("d3pg", unrolls, lambda_=1.0, trace_tolerance=tolerance)[1]
+    np.testing.assert_allclose(metrics["target_mean"], np.mean([early, late]), rtol=1e-4)
+
+
 def test_policy_and_critics_have_targets_that_follow() -> None:
     agent, before, update = _ready("d3pg", target_ema=0.25)
     assert _same(before.target, before.params)
