@@ -286,7 +286,7 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # Which gait or grip is found early decides, so actors try what the critics disagree on. With that less chance will
     # do for most of them; the others hold on to theirs, which finds what is far away. Values are in the tens there, and
     # a policy stays curious only if its entropy counts among them. No task there pays more than 1 a step.
-    # How often Q is corrected counts for more than how wide it is: small networks in small batches are updated twice
+    # How often Q is corrected counts for more than how wide it is: small networks in small batches are updated once
     # for each step of the environment. Few of the learner's candidates are uniform: where Q says nothing yet, they win
     # as often as others, and would teach the proposal to be uniform. Critics that also predict what follows tell
     # actions apart by what they do, not only by what they are worth.
@@ -301,7 +301,7 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
             "learner_num_uniform": 2,
             "batch_size": 8,
             "updates_per_call": 16,
-            "replayed_per_new": 127,
+            "replayed_per_new": 63,
             "target_ema": 0.025,
             "random_steps": 4_000,
             "epsilon_low": 0.01,

@@ -54,9 +54,9 @@ def test_what_else_the_environments_tell_is_still_told() -> None:
     assert not hasattr(env, "nonsense")
 
 
-def test_control_tasks_make_two_updates_per_step() -> None:
+def test_control_tasks_make_one_update_per_step() -> None:
     control = preset("fast")
-    assert (1 + control.replayed_per_new) / control.batch_size / control.unroll_length / control.action_repeat == 2
+    assert (1 + control.replayed_per_new) / control.batch_size / control.unroll_length / control.action_repeat == 1
     assert (control.critic_layers, control.proposal_layers) == ((128, 128), (128, 64))
     impala = preset("fast", agent="impala")  # whose settings of the task are its own
     assert (impala.replayed_per_new, impala.critic_layers, impala.proposal_layers) == (0, (256, 256), (256, 128))
