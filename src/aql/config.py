@@ -104,6 +104,10 @@ class Config:
     )
     target_ema: float = _field(0.05, "step of the target networks towards the others; 1 is no target network")
     act_with_target: bool = _field(True, "act with the target networks, which change more smoothly")
+    greedy_ema: float = _field(
+        1.0,
+        "step of the average of the critics that greedy decisions use, towards the critics; 1: they use the actors'",
+    )
     entropy_weight: float = _field(0.01, "weight of the entropy in the loss of the proposal")
     policy_entropy_weight: float = _field(0.03, "weight of the entropy in the loss of the policy (impala)")
     effort_weight: float = _field(1e-2, "weight of the squared input of the policy's tanh in its loss (d3pg)")
@@ -154,7 +158,8 @@ class Config:
         weights = ("prediction_weight", "entropy_weight", "policy_entropy_weight", "effort_weight")
         for name in ("optimism", "noise_sigma", "most_reward", "trace_tolerance", *weights):
             self._require(name, 0 <= getattr(self, name) < math.inf, "0 or more")
-        self._require("target_ema", 0 < self.target_ema <= 1, "above 0 and at most 1")
+        for name in ("target_ema", "greedy_ema"):
+            self._require(name, 0 < getattr(self, name) <= 1, "above 0 and at most 1")
         self._require("bins", self.bins >= 2, "at least 2")
         self._require("workers", self.workers <= self.actors, f"at most actors ({self.actors})")
         self._require("cem_elites", self.cem_elites <= self.cem_samples, f"at most cem_samples ({self.cem_samples})")
@@ -289,7 +294,8 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # How often Q is corrected counts for more than how wide it is: small networks in small batches are updated once
     # for each step of the environment. Few of the learner's candidates are uniform: where Q says nothing yet, they win
     # as often as others, and would teach the proposal to be uniform. Critics that also predict what follows tell
-    # actions apart by what they do, not only by what they are worth.
+    # actions apart by what they do, not only by what they are worth. So many corrections make Q go up and down, which
+    # actors explore by; who is to do well uses an average over the last few hundred.
     "control/": {
         "fast": {
             "unroll_length": 8,
@@ -303,6 +309,7 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
             "updates_per_call": 16,
             "replayed_per_new": 63,
             "target_ema": 0.025,
+            "greedy_ema": 0.002,
             "random_steps": 4_000,
             "epsilon_low": 0.01,
             "epsilon_high": 0.3,

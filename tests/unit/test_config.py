@@ -47,6 +47,7 @@ INVALID: dict[str, list[Any]] = {
     "gamma": [-0.1, 1.01, float("nan")],
     "lambda_": [-0.1, 1.01, float("nan")],
     "target_ema": [0, -0.1, 1.5],
+    "greedy_ema": [0, -0.1, 1.5],
     "entropy_weight": [-0.01, float("nan"), float("inf")],
     "policy_entropy_weight": [-0.01, float("nan"), float("inf")],
     "image_torso": ["large"],

@@ -93,6 +93,16 @@ def lambdas(config: Config, unrolls: Unroll) -> jax.Array:
     return config.lambda_ * (1 - ends.astype(jnp.float32))
 
 
+def follower(network: Any, step: float) -> Any:
+    """A copy that will follow the network; empty if it would be the network itself."""
+    return jax.tree.map(jnp.copy, network) if step < 1 else ()
+
+
+def follow(slow: Any, network: Any, step: float) -> Any:
+    """The copy after it has moved a little towards the network."""
+    return optax.incremental_update(network, slow, step) if slow else ()
+
+
 @dataclasses.dataclass(frozen=True)
 class CriticAgent(NetworkAgent):
     """An agent with critics of state and action, and perhaps a target network."""
@@ -113,11 +123,11 @@ class CriticAgent(NetworkAgent):
 
     def _copy_as_target(self, network: Any) -> Any:
         """The network that the targets use; empty without one."""
-        return jax.tree.map(jnp.copy, network) if self.config.target_ema < 1 else ()
+        return follower(network, self.config.target_ema)
 
     def _follow(self, target: Any, network: Any) -> Any:
         """The target after it has moved a little towards the network."""
-        return optax.incremental_update(network, target, self.config.target_ema) if target else ()
+        return follow(target, network, self.config.target_ema)
 
     def _critic_gradients(
         self,

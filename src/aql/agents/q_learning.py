@@ -16,7 +16,7 @@ import numpy as np
 import optax
 
 from aql.agents.base import ActorState, Decision, Metrics, Mode, Params, Thought
-from aql.agents.critic import CriticAgent, Evaluated, lambda_targets, reduce
+from aql.agents.critic import CriticAgent, Evaluated, follow, follower, lambda_targets, reduce
 from aql.agents.networked import descend
 from aql.envs.base import TimeStep
 from aql.experience import Unroll
@@ -38,6 +38,12 @@ class ActingParams(NamedTuple):
     network: Network
     search: Params
     statistics: torsos.Statistics
+    average: Network | tuple[()] = ()  # what greedy decisions use instead of the network, if there is one
+
+    @property
+    def steady(self) -> "ActingParams":
+        """What to be greedy with."""
+        return self._replace(network=self.average) if self.average else self
 
 
 class ActorMemory(NamedTuple):
@@ -53,6 +59,7 @@ class QLearningState(NamedTuple):
 
     params: ActingParams
     target: Network | tuple[()]  # empty without a target network
+    average: Network | tuple[()]  # empty where greedy decisions use what actors use
     critic_optimiser: optax.OptState
     search_optimiser: optax.OptState
 
@@ -78,15 +85,15 @@ class QLearning(CriticAgent):
         return QLearningState(
             params=ActingParams(network, search, self._embedding.init_statistics()),
             target=self._copy_as_target(network),
+            average=follower(network, self.config.greedy_ema),
             critic_optimiser=self._value_optimiser.init(network),
             search_optimiser=self._choice_optimiser.init(search),
         )
 
     def acting_params(self, state: QLearningState) -> ActingParams:
         """Torso, critics, proposal and observation statistics."""
-        if self.config.act_with_target and state.target:
-            return state.params._replace(network=state.target)
-        return state.params
+        params = state.params._replace(average=state.average)
+        return params._replace(network=state.target) if self.config.act_with_target and state.target else params
 
     def init_actors(self, index: np.ndarray, total: int) -> ActorState:
         """How curious each actor is, and nothing to remember."""
@@ -104,6 +111,7 @@ class QLearning(CriticAgent):
     ) -> tuple[Decision, ActorState]:
         """a* in every state, and the epsilon-greedy action."""
         search_key, explore_key, uniform_key = jax.random.split(key, 3)
+        params = params.steady if mode == "greedy" else params
         embedding, memory = self._embedding.act(params.network.torso, params.statistics, now, actor_state.memory)
         allowed = self.space.allowed(now.mask)
         # The learner that searches again is not misled by the a* of an optimist. One that does not would learn from it.
@@ -132,6 +140,7 @@ class QLearning(CriticAgent):
     ) -> Thought:
         """The candidates' values, and the proposal if there is one."""
         search_key, _, _ = jax.random.split(key, 3)
+        params = params.steady
         embedding, _ = self._embedding.act(params.network.torso, params.statistics, now, actor_state.memory)
         allowed = self.space.allowed(now.mask)
         found = self._find(params, search_key, embedding, allowed)
@@ -189,7 +198,13 @@ class QLearning(CriticAgent):
             self._choice_optimiser, search_gradient, state.search_optimiser, state.params.search
         )
         new_params = ActingParams(network, search, statistics)
-        new_state = QLearningState(new_params, self._follow(state.target, network), critic_optimiser, search_optimiser)
+        new_state = QLearningState(
+            new_params,
+            self._follow(state.target, network),
+            follow(state.average, network, self.config.greedy_ema),
+            critic_optimiser,
+            search_optimiser,
+        )
         return new_state, metrics | search_metrics | critic_metrics
 
     def _best_actions(
