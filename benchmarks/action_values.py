@@ -77,7 +77,7 @@ class Simulator:
         return self._agent.act(self._params, actors, key, _now(seen), "greedy")[0].action
 
     def _score(self, seen: jax.Array, actions: jax.Array) -> jax.Array:
-        network, memory = self._params.network, self._agent._embedding.init_memory(len(seen))
+        network, memory = self._params.steady.network, self._agent._embedding.init_memory(len(seen))
         embedding, _ = self._agent._embedding.act(network.torso, self._params.statistics, _now(seen), memory)
         return self._agent._evaluate(network.critics, embedding).score(actions)
 

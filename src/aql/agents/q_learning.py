@@ -1,7 +1,8 @@
 """Q-learning with a search in place of the maximum: AQL, Uniform Q, QT-Opt and exact Q are this one agent.
 
 a*(s)  = search of argmax_a Q(s, a)
-act      a*(s), epsilon-greedy, where the critics' disagreement may count in favour of an action
+act      a*(s), epsilon-greedy, where the critics' disagreement may count in favour of an action;
+         greedily by a slower average of the critics
 Q        follows Peng's Q(lambda) targets that bootstrap with Q(s', a*(s'))
 search   learns to find a*(s), if it can learn
 """
