@@ -94,7 +94,7 @@ def lambdas(config: Config, unrolls: Unroll) -> jax.Array:
 
 
 def follower(network: Any, step: float) -> Any:
-    """A copy that will follow the network; empty if it would be the network itself."""
+    """A copy that will follow the network by steps of this size; empty if it would be the network itself."""
     return jax.tree.map(jnp.copy, network) if step < 1 else ()
 
 
@@ -120,14 +120,6 @@ class CriticAgent(NetworkAgent):
         """The states' half of Q, for embeddings [..., E]."""
         states = tuple(apply(self._critic, p, embedding, method="state") for p in critics)
         return Evaluated(self._critic, critics, states)
-
-    def _copy_as_target(self, network: Any) -> Any:
-        """The network that the targets use; empty without one."""
-        return follower(network, self.config.target_ema)
-
-    def _follow(self, target: Any, network: Any) -> Any:
-        """The target after it has moved a little towards the network."""
-        return follow(target, network, self.config.target_ema)
 
     def _critic_gradients(
         self,

@@ -15,7 +15,7 @@ import optax
 
 from aql import losses
 from aql.agents.base import ActorState, Decision, Metrics, Mode, Params
-from aql.agents.critic import CriticAgent, lambda_targets, reduce
+from aql.agents.critic import CriticAgent, follow, follower, lambda_targets, reduce
 from aql.agents.networked import descend
 from aql.envs.base import TimeStep
 from aql.errors import UserError
@@ -86,7 +86,7 @@ class D3PG(CriticAgent):
         params = Networks(torso, critics, self._policy.init(policy_key, embedding))
         return D3PGState(
             params=params,
-            target=self._copy_as_target(params),
+            target=follower(params, self.config.target_ema),
             statistics=self._embedding.init_statistics(),
             critic_optimiser=self._value_optimiser.init((torso, critics)),
             policy_optimiser=self._choice_optimiser.init(params.policy),
@@ -161,7 +161,7 @@ class D3PG(CriticAgent):
         new = Networks(torso, critics, policy)
         return D3PGState(
             params=new,
-            target=self._follow(state.target, new),
+            target=follow(state.target, new, self.config.target_ema),
             statistics=statistics,
             critic_optimiser=critic_optimiser,
             policy_optimiser=policy_optimiser,

@@ -85,7 +85,7 @@ class QLearning(CriticAgent):
         search = self.search.init(search_key, embedding)
         return QLearningState(
             params=ActingParams(network, search, self._embedding.init_statistics()),
-            target=self._copy_as_target(network),
+            target=follower(network, self.config.target_ema),
             average=follower(network, self.config.greedy_ema),
             critic_optimiser=self._value_optimiser.init(network),
             search_optimiser=self._choice_optimiser.init(search),
@@ -201,7 +201,7 @@ class QLearning(CriticAgent):
         new_params = ActingParams(network, search, statistics)
         new_state = QLearningState(
             new_params,
-            self._follow(state.target, network),
+            follow(state.target, network, self.config.target_ema),
             follow(state.average, network, self.config.greedy_ema),
             critic_optimiser,
             search_optimiser,
