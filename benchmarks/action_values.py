@@ -22,6 +22,7 @@ import numpy as np
 from dm_control import suite
 
 from aql import compile_cache, runs
+from aql.agents.critic import scale
 from aql.agents.q_learning import QLearning
 from aql.envs.base import TimeStep, no_masks
 from aql.errors import UserError
@@ -79,7 +80,7 @@ class Simulator:
     def _score(self, seen: jax.Array, actions: jax.Array) -> jax.Array:
         network, memory = self._params.steady.network, self._agent._embedding.init_memory(len(seen))
         embedding, _ = self._agent._embedding.act(network.torso, self._params.statistics, _now(seen), memory)
-        return self._agent._evaluate(network.critics, embedding).score(actions)
+        return scale(self._config).expand(self._agent._evaluate(network.critics, embedding).score(actions))
 
 
 def _now(seen: Any) -> TimeStep:

@@ -73,6 +73,7 @@ class Config:
     num_critics: int = _field(2, "critics in the ensemble")
     target_critics: Literal["min", "mean"] = _field("min", "what of the ensemble a target uses")
     proposal_layers: tuple[int, ...] = _field((256, 128), "units of the tower of the proposal, or of the policy")
+    bias_unit: float = _field(1.0, "what a critic's last bias counts: the larger, the faster it goes to where Q is")
     layer_norm: bool = _field(True, "layer norm in the state tower of critics and values")
     gaussian_std: float = _field(0.5, "fixed deviation of a Gaussian proposal or policy")
 
@@ -90,6 +91,11 @@ class Config:
     gamma: float = _field(0.99, "discount per step")
     most_reward: float = _field(
         0.0, "most that a step of the environment brings: no target of Q goes above what it adds up to; 0 is unknown"
+    )
+    small_values: float = _field(
+        0.0,
+        "share of the scale on which critics learn Q that is for small values, which are told apart by their digits "
+        "there; needs most_reward and a gamma below 1; 0: the scale is Q itself",
     )
     prediction_weight: float = _field(
         0.0,
@@ -152,7 +158,7 @@ class Config:
             self._require(name, getattr(self, name) >= 0, "0 or more")
         for name in ("epsilon_low", "epsilon_high", "noise_theta", "uniform_share", "gamma", "lambda_"):
             self._require(name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
-        for name in ("learning_rate", "proposal_learning_rate", "gaussian_std", "worker_timeout"):
+        for name in ("learning_rate", "proposal_learning_rate", "gaussian_std", "bias_unit", "worker_timeout"):
             self._require(name, 0 < getattr(self, name) < math.inf, "above 0")
         self._require("exploration_hold", 1 <= self.exploration_hold < math.inf, "at least 1")
         weights = ("prediction_weight", "entropy_weight", "policy_entropy_weight", "effort_weight")
@@ -161,6 +167,9 @@ class Config:
         for name in ("target_ema", "greedy_ema"):
             self._require(name, 0 < getattr(self, name) <= 1, "above 0 and at most 1")
         self._require("bins", self.bins >= 2, "at least 2")
+        bounded = self.most_reward > 0 and self.gamma < 1
+        self._require("small_values", 0 <= self.small_values < 1, "0 or more and below 1")
+        self._require("small_values", not self.small_values or bounded, "0, or most_reward above 0 and gamma below 1")
         self._require("workers", self.workers <= self.actors, f"at most actors ({self.actors})")
         self._require("cem_elites", self.cem_elites <= self.cem_samples, f"at most cem_samples ({self.cem_samples})")
         self._require(
@@ -295,7 +304,8 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # for each step of the environment. Few of the learner's candidates are uniform: where Q says nothing yet, they win
     # as often as others, and would teach the proposal to be uniform. Critics that also predict what follows tell
     # actions apart by what they do, not only by what they are worth. So many corrections make Q go up and down, which
-    # actors explore by; who is to do well uses an average over the last few hundred.
+    # actors explore by; who is to do well uses an average over the last few hundred. Where next to nothing is earned,
+    # critics tell it apart by its digits, so that a humanoid on the ground has something to climb.
     "control/": {
         "fast": {
             "unroll_length": 8,
@@ -316,6 +326,8 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
             "exploration_hold": 16.0,
             "optimism": 1.0,
             "most_reward": 1.0,
+            "small_values": 0.1,
+            "bias_unit": 30.0,
             "prediction_weight": 0.3,
             "policy_entropy_weight": 0.3,
         },

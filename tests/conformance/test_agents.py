@@ -12,7 +12,7 @@ import pytest
 from aql import agents
 from aql.actions import ActionSpace, Discrete, Interval
 from aql.agents.base import EnvSpec, Mode
-from aql.agents.critic import reduce
+from aql.agents.critic import reduce, scale
 from aql.config import Config
 from aql.envs.base import TimeStep, no_masks
 from aql.errors import UserError
@@ -382,6 +382,31 @@ def test_greedy_decisions_use_an_average_that_follows_more_slowly() -> None:
     np.testing.assert_allclose(shown, slow, rtol=1e-4, atol=1e-5)
     plain, _ = _make("exact", "discrete", greedy_ema=1.0)
     assert plain.acting_params(_any_state(plain)).average == ()
+
+
+def test_critics_learn_on_their_scale_and_tell_q() -> None:
+    """Episodes of one step with reward 0.01: what is learned, in numbers, and what is told about it."""
+    agent, config = _make("exact", "discrete", most_reward=1.0, gamma=0.99, small_values=0.3, bias_unit=30.0)
+    state, update = jax.jit(agent.init)(jax.random.key(0)), jax.jit(agent.update)
+    unrolls = jax.tree.map(lambda leaf: leaf[0], _unrolls(agent, 0, 1))
+    ends = unrolls._replace(
+        reward=0.01 + 0 * unrolls.reward, discount=0 * unrolls.discount, first=unrolls.first & False
+    )
+    for time in range(400):
+        state, metrics = update(state, jax.random.key(time), ends)
+    assert metrics["target_mean"] == pytest.approx(0.01)
+    assert metrics["q_mean"] == pytest.approx(0.01, rel=0.2)
+    assert metrics["q_max"] == pytest.approx(0.01, rel=0.5)
+    network = state.params.network
+    embedding = agent._embedding.learn(network.torso, state.params.statistics, ends)
+    said = apply(agent._critic, network.critics[0], embedding[:, :-1], ends.action[:, :-1])
+    np.testing.assert_allclose(said, 20.007, rtol=0.05)  # 100 * (0.7 * 1e-4 + 0.3 * log(1 + 1e8) / log(1 + 1e12))
+    now, actors = _now(_observation(3, 2)), agent.init_actors(np.zeros(2, int), 2)
+    params = agent.acting_params(state)
+    embedding, _ = agent._embedding.act(params.network.torso, params.statistics, now, actors.memory)
+    said = agent._evaluate(params.network.critics, embedding).score(agent.space.enumerate()[None])
+    shown = agent.explain(params, actors, jax.random.key(1), now, agent.space.enumerate()[:2]).values
+    np.testing.assert_allclose(shown, scale(config).expand(said), rtol=1e-4)
 
 
 def test_only_actors_that_explore_are_optimists() -> None:

@@ -63,6 +63,8 @@ INVALID: dict[str, list[Any]] = {
     "exploration_hold": [0.5, float("nan"), float("inf")],
     "optimism": [-0.5, float("nan"), float("inf")],
     "most_reward": [-1, float("nan"), float("inf")],
+    "bias_unit": [0, -1, float("nan"), float("inf")],
+    "small_values": [-0.1, 1.0, 1.5, float("nan"), 0.3],  # the last one for want of most_reward
     "prediction_weight": [-0.1, float("nan"), float("inf")],
     "trace_tolerance": [-0.1, float("nan"), float("inf")],
     "log_every": [0],

@@ -10,11 +10,11 @@ import pytest
 from flax import linen as nn
 
 from aql.actions import ActionSpace, Interval
-from aql.agents.critic import Evaluated, highest_return, lambda_targets
+from aql.agents.critic import Evaluated, highest_return, lambda_targets, reduce
 from aql.config import Config
 from aql.experience import Unroll
 from aql.networks import apply
-from aql.networks.critics import Critic, Tower, Value, standardise
+from aql.networks.critics import Critic, Head, Tower, Value, standardise
 
 KEY = jax.random.key(0)
 
@@ -109,6 +109,20 @@ def test_no_target_exceeds_what_rewards_add_up_to() -> None:
     np.testing.assert_allclose(targets(most_reward=1.0, action_repeat=2), [51.5, 198.02, 200], rtol=1e-5)
     np.testing.assert_allclose(targets(most_reward=1.5, action_repeat=1), [51.5, 150, 150], rtol=1e-5)
     assert highest_return(Config(most_reward=1.0, gamma=1.0)) == math.inf  # nothing to add up to
+
+
+def test_a_bias_counts_its_unit() -> None:
+    params = {"params": {"kernel": jnp.array([[1.0, 2.0], [3.0, 4.0]]), "bias": jnp.array([0.5, -1.0])}}
+    units = jnp.array([[1.0, 10.0]])
+    np.testing.assert_allclose(apply(Head(2, bias_unit=30.0), params, units), [[31 + 15, 42 - 30]])
+    np.testing.assert_allclose(apply(Head(2), params, units, 1), [[31.5]])
+
+
+def test_targets_bootstrap_with_q_whatever_critics_count_in() -> None:
+    config = Config(gamma=0.99, most_reward=1.0, small_values=0.3)
+    # On a scale that goes to 100, 25.7 stands for 1 and 20.007 for a hundredth.
+    said = jnp.array([[25.7, 64.24743], [100.0, 20.007]])
+    np.testing.assert_allclose(reduce(config, said), [1, 0.01], rtol=1e-4)
 
 
 def test_what_follows_a_bad_action_counts_for_less() -> None:

@@ -15,6 +15,7 @@ from aql.config import Config
 from aql.experience import Unroll
 from aql.networks import apply, torsos
 from aql.networks.critics import Critic
+from aql.scales import Scale
 from aql.search.blocks import score_in_blocks
 
 
@@ -29,11 +30,11 @@ class Evaluated(NamedTuple):
     states: tuple[jax.Array, ...]  # [B, H] of each critic
 
     def values(self, action: jax.Array) -> jax.Array:
-        """Q of one action [B, D] in each state, by each critic: [critics, B]."""
+        """What each critic says about one action [B, D] in each state, on its `Scale`: [critics, B]."""
         return self._of_each("value", action)
 
     def outputs(self, action: jax.Array) -> jax.Array:
-        """Q, and after it what is predicted to follow: [critics, B, 1 + P]."""
+        """The same, and after it what is predicted to follow: [critics, B, 1 + P]."""
         return self._of_each("outputs", action)
 
     def _of_each(self, method: str, action: jax.Array) -> jax.Array:
@@ -41,7 +42,7 @@ class Evaluated(NamedTuple):
         return jnp.stack([apply(self.critic, params, state, action, method=method) for params, state in pairs])
 
     def score(self, candidates: jax.Array, optimism: float = 0.0) -> jax.Array:
-        """Q of candidates [B, C, D], or [1, C, D] for all states: [B, C].
+        """What is said about candidates [B, C, D], or [1, C, D] for all states: [B, C].
 
         It is the critics' mean, and `optimism` times their deviation more.
         """
@@ -57,9 +58,14 @@ class Evaluated(NamedTuple):
         return score_in_blocks(value, self.states, candidates, width=self.states[0].shape[-1])
 
 
-def reduce(config: Config, q: jax.Array) -> jax.Array:
-    """[critics, B] -> [B], what a target bootstraps with."""
-    return jnp.min(q, axis=0) if config.target_critics == "min" else jnp.mean(q, axis=0)
+def reduce(config: Config, said: jax.Array) -> jax.Array:
+    """What critics say [critics, B] -> the Q that a target bootstraps with [B]."""
+    return scale(config).expand(jnp.min(said, axis=0) if config.target_critics == "min" else jnp.mean(said, axis=0))
+
+
+def scale(config: Config) -> Scale:
+    """What critics learn Q on."""
+    return Scale(highest_return(config), config.small_values)
 
 
 def lambda_targets(config: Config, unrolls: Unroll, v_t: jax.Array, q_t: jax.Array) -> jax.Array:
@@ -110,7 +116,13 @@ class CriticAgent(NetworkAgent):
     @property
     def _critic(self) -> Critic:
         num_predictions = self._embedding.num_numbers + 1 if self.config.prediction_weight else 0
-        return Critic(self.space, self.config.critic_layers, self.config.layer_norm, num_predictions)
+        return Critic(
+            self.space,
+            self.config.critic_layers,
+            self.config.layer_norm,
+            num_predictions,
+            self.config.bias_unit,
+        )
 
     def _init_critics(self, key: jax.Array, embedding: jax.Array) -> tuple[Params, ...]:
         action = jnp.zeros((1, self.space.dimensions))
@@ -132,12 +144,14 @@ class CriticAgent(NetworkAgent):
         """Gradients of the critics' loss for the critics and for the embeddings [B, T+1, E]; targets are [B, T]."""
         real = ~unrolls.first[:, 1:]
         happened = self._happened(statistics, unrolls)
+        counts = scale(self.config)
+        compressed = counts.compress(targets)
 
         def loss(critics: tuple[Params, ...], embedding: jax.Array) -> tuple[jax.Array, Metrics]:
             outputs = self._evaluate(critics, embedding[:, :-1]).outputs(unrolls.action[:, :-1])
             q, said = outputs[..., 0], outputs[..., 1:]
-            td_loss = self.config.num_critics * losses.td_loss(q, targets, real)
-            metrics = {"critic_loss": td_loss, "q_mean": jnp.mean(q), "q_max": jnp.max(q)}
+            td_loss = self.config.num_critics * losses.td_loss(q, compressed, real)
+            metrics = {"critic_loss": td_loss, "q_mean": jnp.mean(counts.expand(q)), "q_max": counts.expand(jnp.max(q))}
             if not self.config.prediction_weight:
                 return td_loss, metrics
             error = losses.prediction_loss(said, happened, real)

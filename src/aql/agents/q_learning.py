@@ -17,7 +17,7 @@ import numpy as np
 import optax
 
 from aql.agents.base import ActorState, Decision, Metrics, Mode, Params, Thought
-from aql.agents.critic import CriticAgent, Evaluated, follow, follower, lambda_targets, reduce
+from aql.agents.critic import CriticAgent, Evaluated, follow, follower, lambda_targets, reduce, scale
 from aql.agents.networked import descend
 from aql.envs.base import TimeStep
 from aql.experience import Unroll
@@ -147,7 +147,7 @@ class QLearning(CriticAgent):
         found = self._find(params, search_key, embedding, allowed)
         proposed = self.search.from_proposal(found._replace(place=jnp.arange(found.values.shape[1])))
         proposal = self.search.conditionals(params.search, embedding, action, allowed)
-        return Thought(proposal, found.values, proposed)
+        return Thought(proposal, scale(self.config).expand(found.values), proposed)
 
     def _find(
         self,

@@ -68,16 +68,21 @@ class ActionTower(nn.Module):
 
 
 class Head(nn.Module):
-    """A linear layer for Q and predictions: one is faster than two, and candidates need its first output only."""
+    """A linear layer for Q and predictions: one is faster than two, and candidates need its first output only.
+
+    Its biases count `bias_unit` each. Adam moves every parameter alike: so a few hundred updates bring a bias to where
+    Q is, where it would otherwise be up to all units together, and what they have to tell would drown in it.
+    """
 
     size: int
+    bias_unit: float = 1.0
 
     @nn.compact
     def __call__(self, units: jax.Array, first: int | None = None) -> jax.Array:
         """[..., H] -> [..., size], or the first ones of these only."""
         kernel = self.param("kernel", nn.initializers.lecun_normal(), (units.shape[-1], self.size))
         bias = self.param("bias", nn.initializers.zeros, (self.size,))
-        return units @ kernel[:, :first] + bias[:first]
+        return units @ kernel[:, :first] + self.bias_unit * bias[:first]
 
 
 class Critic(nn.Module):
@@ -90,12 +95,13 @@ class Critic(nn.Module):
     layers: tuple[int, ...]
     layer_norm: bool = False
     num_predictions: int = 0
+    bias_unit: float = 1.0
 
     def setup(self) -> None:
         """Two towers that end in the same width, and the outputs."""
         self.state_tower = Tower(self.layers, self.layer_norm)
         self.action_tower = ActionTower(self.space, self.layers[-1])
-        self.output = Head(1 + self.num_predictions)
+        self.output = Head(1 + self.num_predictions, self.bias_unit)
 
     def state(self, embedding: jax.Array) -> jax.Array:
         """[..., E] -> [..., H], the state's half."""
