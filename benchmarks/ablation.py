@@ -36,6 +36,8 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "prediction": ("critics that predict nothing", {"prediction_weight": 0.0}),
+    "digits": ("critics learn Q itself", {"small_values": 0.0, "bias_unit": 1.0}),
+    "bias": ("the last bias counts 1", {"bias_unit": 1.0}),
     "optimism": ("actors are no optimists", {"optimism": 0.0}),
     "hold": ("no actor holds on", {"exploration_hold": 1.0}),
     "chance": ("no actor holds on, epsilons from 0.01 to 0.1", {"exploration_hold": 1.0, "epsilon_high": 0.1}),
