@@ -355,8 +355,8 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
 # Where agents differ from a preset: settings by agent and preset. They go before those of environments.
 FOR_AGENT: dict[str, dict[str, dict[str, Any]]] = {
     # A policy that climbs Q finds its errors faster than a search among a few candidates: slower targets keep Q honest.
-    # Predictions did not help it.
-    "d3pg": {"fast": {"target_ema": 0.01, "prediction_weight": 0.0}},
+    # Predictions did not help it; what a scale for small values would do to it is not known.
+    "d3pg": {"fast": {"target_ema": 0.01, "prediction_weight": 0.0, "small_values": 0.0, "bias_unit": 1.0}},
     "impala": _ON_POLICY,
     "impala-gaussian": _ON_POLICY,
 }
