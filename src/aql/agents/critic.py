@@ -149,12 +149,13 @@ class CriticAgent(NetworkAgent):
 
         def loss(critics: tuple[Params, ...], embedding: jax.Array) -> tuple[jax.Array, Metrics]:
             outputs = self._evaluate(critics, embedding[:, :-1]).outputs(unrolls.action[:, :-1])
-            q, said = outputs[..., 0], outputs[..., 1:]
-            td_loss = self.config.num_critics * losses.td_loss(q, compressed, real)
-            metrics = {"critic_loss": td_loss, "q_mean": jnp.mean(counts.expand(q)), "q_max": counts.expand(jnp.max(q))}
+            said, predicted = outputs[..., 0], outputs[..., 1:]
+            td_loss = self.config.num_critics * losses.td_loss(said, compressed, real)
+            q = counts.expand(said)
+            metrics = {"critic_loss": td_loss, "q_mean": jnp.mean(q), "q_max": jnp.max(q)}
             if not self.config.prediction_weight:
                 return td_loss, metrics
-            error = losses.prediction_loss(said, happened, real)
+            error = losses.prediction_loss(predicted, happened, real)
             error_of_zeros = losses.prediction_loss(jnp.zeros_like(happened), happened, real)
             metrics["prediction_error"] = error / jnp.maximum(error_of_zeros, 1e-6)
             return td_loss + self.config.prediction_weight * losses.as_large_as(td_loss, error), metrics
