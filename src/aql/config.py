@@ -33,6 +33,11 @@ class Config:
         "how actors spread between the two: geometrically, or the first tenth high and the rest low",
     )
     epsilon_per_subaction: bool = _field(True, "explore in each sub-action by itself instead of the whole action")
+    epsilon_subactions: int = _field(
+        0,
+        "sub-actions that an epsilon is meant for: where there are more, D, each explores less, by the square of this "
+        "over D; 0 is any number",
+    )
     exploration_hold: float = _field(
         1.0,
         "decisions that chance holds on to a sub-action for, on average, in the most curious actor; in the least "
@@ -150,7 +155,7 @@ class Config:
         ]
         not_negative = [
             *("seed", "random_steps", "num_uniform", "learner_num_uniform", "memory_size", "workers", "max_restarts"),
-            "replayed_per_new",
+            *("replayed_per_new", "epsilon_subactions"),
         ]
         for name in at_least_one:
             self._require(name, getattr(self, name) >= 1, "at least 1")
@@ -298,8 +303,9 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # Control steps are so short that one action hardly matters: returns over eight of them tell good ones apart, and
     # stop where an action was worth less than a*, be it chance or a policy of long ago that chose it.
     # Which gait or grip is found early decides, so actors try what the critics disagree on. With that less chance will
-    # do for most of them; the others hold on to theirs, which finds what is far away. Values are in the tens there, and
-    # a policy stays curious only if its entropy counts among them. No task there pays more than 1 a step.
+    # do for most of them; the others hold on to theirs, which finds what is far away. As much chance in each joint as a
+    # cheetah lives with makes a humanoid fall. Values are in the tens there, and a policy stays curious only if its
+    # entropy counts among them. No task there pays more than 1 a step.
     # How often Q is corrected counts for more than how wide it is: small networks in small batches are updated once
     # for each step of the environment. Few of the learner's candidates are uniform: where Q says nothing yet, they win
     # as often as others, and would teach the proposal to be uniform. Critics that also predict what follows tell
@@ -323,6 +329,7 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
             "random_steps": 4_000,
             "epsilon_low": 0.01,
             "epsilon_high": 0.3,
+            "epsilon_subactions": 6,
             "exploration_hold": 16.0,
             "optimism": 1.0,
             "most_reward": 1.0,

@@ -498,6 +498,20 @@ def test_epsilons_in_numbers(settings: Any, total: int, expected: Any) -> None:
     np.testing.assert_allclose(agent.init_actors(np.arange(total), total).curiosity.epsilon, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("space", "settings", "expected"),
+    [
+        ("single", {"epsilon_subactions": 7}, [0.09, 0.27]),
+        ("21-d", {"epsilon_subactions": 7}, [0.01, 0.03]),  # a third of 21, squared
+        ("21-d", {"epsilon_subactions": 0}, [0.09, 0.27]),
+        ("21-d", {"epsilon_subactions": 7, "epsilon_per_subaction": False}, [0.09, 0.27]),
+    ],
+)
+def test_where_there_are_many_subactions_each_explores_less(space: str, settings: Any, expected: Any) -> None:
+    agent, _ = _make("uniform", space, epsilon_low=0.09, epsilon_high=0.27, **settings)
+    np.testing.assert_allclose(agent.init_actors(np.arange(2), 2).curiosity.epsilon, expected, rtol=1e-5)
+
+
 def test_epsilon_belongs_to_the_place_among_all_actors() -> None:
     agent, _ = _make("exact", "single", epsilon_low=0.02, epsilon_high=0.32)
     np.testing.assert_allclose(agent.init_actors(np.arange(2, 4), 5).curiosity.epsilon, [0.08, 0.16], rtol=1e-5)

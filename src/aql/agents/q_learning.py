@@ -98,7 +98,7 @@ class QLearning(CriticAgent):
 
     def init_actors(self, index: np.ndarray, total: int) -> ActorState:
         """How curious each actor is, and nothing to remember."""
-        curiosity = spread_curiosity(self.config, index, total)
+        curiosity = spread_curiosity(self.config, index, total, self.space.dimensions)
         whims = no_whims(len(index), self.space.dimensions, self.config.epsilon_per_subaction)
         return ActorMemory(curiosity, self._embedding.init_memory(len(index)), whims)
 
