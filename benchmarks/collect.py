@@ -6,19 +6,16 @@ Sweeps write such rows by themselves. A run of which the beginning is another ru
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from measuring import write_csv
 
-from aql import metrics, runs
+from aql import runs
 from aql.config import Config, preset
-from aql.sweep.results import COLUMNS
-from aql.sweep.suites import config_hash
+from aql.sweep.results import COLUMNS, evaluations
 
 OF_THE_RUN = {"env", "agent", "preset", "seed", "steps", "eval_every", "eval_episodes", "checkpoint_every", "log_every"}
-MEASURED = ("eval_return_mean", "eval_return_std", "eval_success_mean")
 
 
 def changed(config: Config) -> str:
@@ -33,15 +30,8 @@ def changed(config: Config) -> str:
 def rows(run: Path) -> list[dict[str, Any]]:
     """A row for each evaluation."""
     config = runs.read_config(run)
-    commit = json.loads((run / runs.CONFIG).read_text())["commit"] or ""
-    names = ("tuning", config.env, config.agent, config.preset, config.seed)
-    found = []
-    for row in metrics.read(run):
-        if "eval_return_mean" in row:
-            measured = ["" if row.get(name) is None else round(row[name], 3) for name in ("seconds", *MEASURED)]
-            values = (*names, row["actor_steps"], *measured, commit, config_hash(config))
-            found.append(dict(zip(COLUMNS, values, strict=True)) | {"changed": changed(config)})
-    return found
+    what = {"changed": changed(config)}
+    return [dict(zip(COLUMNS, row, strict=True)) | what for row in evaluations("tuning", run, config)]
 
 
 def main() -> None:

@@ -57,13 +57,7 @@ def write_results(suite: str, out: Path) -> int:
         if config is None or not state_of(Cell(config, "", path.parent)).finished:
             continue
         finished += 1
-        names = (suite, config.env, config.agent, config.preset, config.seed)
-        origin = (json.loads(path.read_text())["commit"] or "", config_hash(config))
-        for row in metrics.read(path.parent):
-            if "eval_return_mean" in row:
-                names_in_run = ("seconds", "eval_return_mean", "eval_return_std", "eval_success_mean")
-                measured = (_rounded(row.get(name)) for name in names_in_run)
-                rows.append((*names, row["actor_steps"], *measured, *origin))
+        rows += evaluations(suite, path.parent, config)
     rows.sort(key=lambda row: row[1:6])
     temporary = out / f".{RESULTS}.tmp"
     with temporary.open("w", newline="", encoding="utf-8") as file:
@@ -72,6 +66,18 @@ def write_results(suite: str, out: Path) -> int:
         writer.writerows(rows)
     os.replace(temporary, out / RESULTS)
     return finished
+
+
+def evaluations(suite: str, run: Path, config: Config) -> Iterator[tuple[Any, ...]]:
+    """A row of `COLUMNS` for each evaluation of a run."""
+    from aql import runs
+
+    names = (suite, config.env, config.agent, config.preset, config.seed)
+    origin = (json.loads((run / runs.CONFIG).read_text())["commit"] or "", config_hash(config))
+    for row in metrics.read(run):
+        if "eval_return_mean" in row:
+            names_in_run = ("seconds", "eval_return_mean", "eval_return_std", "eval_success_mean")
+            yield (*names, row["actor_steps"], *(_rounded(row.get(name)) for name in names_in_run), *origin)
 
 
 def _rounded(value: float | None) -> float | str:
