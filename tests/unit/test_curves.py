@@ -109,6 +109,13 @@ class TestBand:
         with pytest.raises(UserError, match="no steps in common"):
             curves.band([curve(x=(0, 1)), curve(x=(5, 6))], "steps")
 
+    def test_a_run_that_goes_on_is_kept_from_where_the_others_end(self) -> None:
+        line = curves.band([curve(x=(0, 20), y=(0, 20)), curve(x=(0, 40), y=(0, 80))], "steps")
+        assert line.x[-1] == 20
+        ((x, returns),) = line.beyond
+        assert (x.tolist(), returns.tolist()) == ([20, 40], [40, 80])
+        assert curves.band([curve(x=(0, 20)), curve(x=(0, 21))], "steps").beyond == ()
+
 
 def test_labels_say_no_more_than_is_needed() -> None:
     fast, paper, other = curve(), curve(preset="paper"), curve(config="0123456789ab")
@@ -177,6 +184,13 @@ class TestFigure:
         assert "paper" not in [line.get_label() for line in axes.lines]
         (axes,) = drawing.draw(own, paper=False).axes
         assert len(axes.lines) == 1
+
+    def test_a_run_that_goes_on_is_drawn_to_its_end(self) -> None:
+        (axes,) = drawing.draw([curve(seed=0, x=(0, 20), y=(0, 20)), curve(seed=1, x=(0, 40), y=(0, 80))]).axes
+        assert [line.get_label() for line in axes.lines] == ["aql", "aql, one run"]
+        assert np.asarray(axes.lines[1].get_xdata()).tolist() == [20, 40]
+        assert axes.get_xlim() == (0, 40)
+        assert axes.get_ylim()[1] > 80
 
     def test_a_final_return_far_above_does_not_flatten_the_curve(self) -> None:
         (axes,) = drawing.draw([curve("control/humanoid-stand", y=(0, 8))]).axes

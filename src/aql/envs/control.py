@@ -65,7 +65,7 @@ _PADDING = {
 }
 
 # Domains that EnvPool's physics gets wrong. Its MuJoCo 3.6.0 lets a body that can only turn around its own centre give
-# way in contacts, as the finger's spinner: whoever pushes it pushes a cushion (docs/fast.md, finger-spin).
+# way in contacts, as the finger's spinner: whoever pushes it pushes a cushion (docs/tuning-log.md, finger-spin).
 _NOT_ON_ENVPOOL = ("finger",)
 
 # The one task whose keys EnvPool has in another order than dm_control.

@@ -16,6 +16,7 @@ Axis = Literal["steps", "minutes"]
 PAPER = Path(__file__).parents[3] / "benchmarks" / "paper"  # in a checkout; elsewhere there is no reference
 PAPER_METHOD = "AQL_SEQ"  # what the digitised figures call `aql`
 GRID_POINTS = 201
+LONGER = 1.1  # times as far as the others that a run must go to be shown beyond them
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +41,13 @@ class Curve:
 
 
 class Band(NamedTuple):
-    """A mean over seeds and its interval, each [X]."""
+    """A mean over seeds and its interval, each [X], and the runs that go on after the others have ended."""
 
     x: np.ndarray
     mean: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    beyond: tuple[tuple[np.ndarray, np.ndarray], ...] = ()  # x and returns of each, from the end of the mean on
 
 
 class Reference(NamedTuple):
@@ -112,9 +114,11 @@ def _read_results(path: Path) -> list[Curve]:
 def band(curves: Sequence[Curve], axis: Axis) -> Band:
     """The mean of the curves on their common grid, with a bootstrap 95 % interval over the runs.
 
-    Curves with the same x keep it; others are interpolated linearly where all of them have values.
+    Curves with the same x keep it; others are interpolated linearly where all of them have values. What a run has by
+    itself after that is kept beside it, but for the little by which the minutes of seeds differ.
     """
     xs = [curve.x(axis) for curve in curves]
+    beyond: list[tuple[np.ndarray, np.ndarray]] = []
     if all(np.array_equal(xs[0], x) for x in xs):
         grid = xs[0]
     else:
@@ -125,9 +129,13 @@ def band(curves: Sequence[Curve], axis: Axis) -> Band:
                 f"{end:g}): draw them one by one"
             )
         grid = np.linspace(start, end, GRID_POINTS)
+        for x, curve in zip(xs, curves, strict=True):
+            if x[-1] > LONGER * end:
+                last = np.interp(end, x, curve.returns)
+                beyond.append((np.append(end, x[x > end]), np.append(last, curve.returns[x > end])))
     values = np.stack([np.interp(grid, x, curve.returns) for x, curve in zip(xs, curves, strict=True)])
     low, high = bootstrap(values, np.random.default_rng(0))
-    return Band(grid, values.mean(axis=0), low, high)
+    return Band(grid, values.mean(axis=0), low, high, tuple(beyond))
 
 
 def bootstrap(

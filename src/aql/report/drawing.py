@@ -58,7 +58,16 @@ def draw(curves: Sequence[Curve], axis: Axis = "steps", paper: bool = True, pool
     rows = math.ceil(len(tasks) / columns)
     width, height = (6.0, 3.3) if len(tasks) == 1 else (2.9, 2.1)
     inches = width * columns + 1.0
-    note = textwrap.wrap(_note(labelled, any(references.values()), axis), int(NOTE_LETTERS * inches))
+    bands = {
+        task: {
+            name: band([curve for curve, label in labelled if (curve.task, label) == (task, name)], axis)
+            for name in names
+            if any((curve.task, label) == (task, name) for curve, label in labelled)
+        }
+        for task in tasks
+    }
+    alone = any(line.beyond for lines in bands.values() for line in lines.values())
+    note = textwrap.wrap(_note(labelled, any(references.values()), axis, alone), int(NOTE_LETTERS * inches))
     note_inches = 0.13 + NOTE_LINE * len(note)
     with mpl.rc_context(STYLE):
         layout = ConstrainedLayoutEngine()
@@ -67,11 +76,7 @@ def draw(curves: Sequence[Curve], axis: Axis = "steps", paper: bool = True, pool
         unlabelled: dict[str, End] = {}  # lines of the row so far
         for index, task in enumerate(tasks):
             axes = figure.add_subplot(rows, columns, index + 1)
-            lines = {
-                name: band([curve for curve, label in labelled if (curve.task, label) == (task, name)], axis)
-                for name in names
-                if any((curve.task, label) == (task, name) for curve, label in labelled)
-            }
+            lines = bands[task]
             ends = _panel(axes, lines, styles, references[task], axis)
             axes.set_title((task.partition("/")[2] or task).replace("?", "\n"))  # options go below the name
             if len(curves) == 1:
@@ -126,14 +131,17 @@ def _panel(
     from matplotlib.ticker import EngFormatter, MaxNLocator
 
     ends = []
-    right = max(line.x[-1] for line in lines.values())
+    right = max(x[-1] for line in lines.values() for x in (line.x, *(x for x, _ in line.beyond)))
     for name, line in lines.items():
         colour, dashes = styles[name]
         axes.fill_between(line.x, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
         marker = "o" if len(line.x) == 1 else None
         axes.plot(line.x, line.mean, dashes, color=colour, linewidth=1.6, label=name, marker=marker, markersize=4)
+        for x, returns in line.beyond:
+            axes.plot(x, returns, dashes, color=colour, linewidth=0.8, label=f"{name}, one run")
         ends.append(End(float(line.mean[-1]), name, colour))
-    seen = [value for line in lines.values() for value in (line.low.min(), line.high.max())]
+    shown = [y for line in lines.values() for y in (line.low, line.high, *(returns for _, returns in line.beyond))]
+    seen = [value for y in shown for value in (y.min(), y.max())]
     if paper is not None:
         if axis == "steps":
             inside = np.append(paper.steps[paper.steps < right], right)
@@ -206,12 +214,14 @@ def _direct_labels(axes: "Axes", ends: list[End], height: float) -> None:
         )
 
 
-def _note(labelled: Sequence[tuple[Curve, str]], paper: bool, axis: Axis) -> str:
+def _note(labelled: Sequence[tuple[Curve, str]], paper: bool, axis: Axis, alone: bool) -> str:
     counts = [sum((c.task, n) == (curve.task, name) for c, n in labelled) for curve, name in labelled]
     parts = ["greedy evaluations of one run"]
     if max(counts) > 1:
         seeds = f"{min(counts)} to {max(counts)}" if min(counts) < max(counts) else f"{max(counts)}"
         parts = [f"mean of greedy evaluations over {seeds} seeds with a bootstrap 95 % band"]
+    if alone:
+        parts.append("thin where one goes on alone")
     if paper:
         dotted = "dotted the paper's AQL at the same step, " if axis == "steps" else ""
         whose = "its" if dotted else "the return of the paper's AQL"
