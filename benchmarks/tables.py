@@ -3,14 +3,19 @@
     python benchmarks/tables.py benchmarks/results/minutes.csv --pass cartpole-swingup=800 walker-walk=900
     python benchmarks/tables.py benchmarks/results/hybrid.csv --measure success --at 100000
 
+    python benchmarks/tables.py benchmarks/results/control39_100k.csv --at 100000 --paper
+
 A row for each task, a column for each agent. Figures are those of the last evaluation, or of that at the step given;
-seeds are in their order.
+seeds are in their order. With `--paper` there is a column of the paper's AQL after 200M steps and a row of means.
 """
 
 import argparse
 import csv
+import math
 from collections import defaultdict
 from pathlib import Path
+
+from aql.report.curves import reference
 
 Curve = list[tuple[int, float, float]]  # steps, seconds, measure
 
@@ -25,9 +30,14 @@ def read(path: Path, measure: str) -> dict[tuple[str, str], dict[int, Curve]]:
     return curves
 
 
+def reached(seeds: dict[int, Curve], at: int | None) -> dict[int, tuple[int, float, float]]:
+    """The last evaluation of each seed, or the last one up to a step."""
+    return {seed: [p for p in curve if at is None or p[0] <= at][-1] for seed, curve in sorted(seeds.items())}
+
+
 def cell(seeds: dict[int, Curve], at: int | None, mark: float | None) -> str:
     """What each seed reached, after how many steps; with a mark, after how many minutes it passed it."""
-    last = {seed: [p for p in curve if at is None or p[0] <= at][-1] for seed, curve in sorted(seeds.items())}
+    last = reached(seeds, at)
     digits = 0 if max(value for _, _, value in last.values()) > 10 else 3
     text = ", ".join(f"{value:.{digits}f}" for _, _, value in last.values())
     text += f" ({max(steps for steps, _, _ in last.values()) / 1000:g}k)"
@@ -37,21 +47,41 @@ def cell(seeds: dict[int, Curve], at: int | None, mark: float | None) -> str:
     return text
 
 
+def mean(curves: dict[tuple[str, str], dict[int, Curve]], agent: str, tasks: list[str], at: int | None) -> float:
+    """Over tasks, of the means over seeds; nan if the agent was not run on all of them."""
+    values = [[value for _, _, value in reached(curves[task, agent], at).values()] for task in tasks]
+    return sum(sum(each) / len(each) if each else math.nan for each in values) / len(values)
+
+
+def final(task: str) -> float:
+    """What the paper's AQL has after 200M steps; nan where it has nothing."""
+    paper = reference(f"control/{task}")
+    return math.nan if paper is None or paper.final is None else paper.final
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
     parser.add_argument("--measure", default="return")
     parser.add_argument("--at", type=int, help="step whose evaluation is shown; default: the last one")
     parser.add_argument("--pass", dest="marks", nargs="*", default=[], metavar="TASK=RETURN")
+    parser.add_argument("--paper", action="store_true", help="what the paper's AQL has after 200M steps, and means")
     arguments = parser.parse_args()
     marks = {task: float(value) for task, _, value in (mark.partition("=") for mark in arguments.marks)}
     curves = read(arguments.results, arguments.measure)
     tasks, agents = (list(dict.fromkeys(key[i] for key in curves)) for i in (0, 1))
-    print(f"| task | {' | '.join(f'`{agent}`' for agent in agents)} |")
-    print("|---" * (1 + len(agents)) + "|")
+    headings = [f"`{agent}`" for agent in agents] + ["paper, 200M"] * arguments.paper
+    print(f"| task | {' | '.join(headings)} |")
+    print("|---" * (1 + len(headings)) + "|")
     for task in tasks:
         cells = [cell(curves[task, a], arguments.at, marks.get(task)) if (task, a) in curves else "" for a in agents]
+        if arguments.paper:
+            cells.append(f"{final(task):.0f}")
         print(f"| {task} | {' | '.join(cells)} |")
+    if arguments.paper:
+        of_agents = [mean(curves, agent, tasks, arguments.at) for agent in agents]
+        means = [*of_agents, sum(map(final, tasks)) / len(tasks)]
+        print(f"| mean | {' | '.join(f'{value:.0f}' for value in means)} |")
 
 
 if __name__ == "__main__":

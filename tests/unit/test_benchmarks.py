@@ -1,8 +1,11 @@
 """What benchmarks compute from their measurements: a mistake there looks like a result."""
 
+import math
+
 import jax
 import numpy as np
 import pytest
+import tables
 from growth import Point, exponents
 from training_speed import products
 
@@ -22,3 +25,18 @@ def test_exponents_are_of_the_cost() -> None:
     sizes = [Point("memory", "steps", "aql", x, max(x, 4), "bytes") for x in (1, 2, 4, 8)]
     assert exponents(speeds) == pytest.approx((2, 2))
     assert exponents(sizes) == pytest.approx((0.3, 1))
+
+
+def test_means_are_over_tasks_of_the_last_evaluations_up_to_a_step() -> None:
+    curves = {
+        ("walker-walk", "aql"): {0: [(10, 0.0, 100.0), (20, 0.0, 900.0)], 1: [(10, 0.0, 300.0)]},
+        ("walker-run", "aql"): {0: [(10, 0.0, 50.0)]},
+        ("walker-walk", "exact"): {0: [(10, 0.0, 1.0)]},
+        ("walker-run", "exact"): {},
+    }
+    tasks = ["walker-walk", "walker-run"]
+    assert tables.mean(curves, "aql", tasks, at=None) == 325
+    assert tables.mean(curves, "aql", tasks, at=10) == 125
+    assert math.isnan(tables.mean(curves, "exact", tasks, at=None))
+    assert tables.final("walker-walk") == pytest.approx(966, abs=3)
+    assert math.isnan(tables.final("dog-run"))
