@@ -4,7 +4,7 @@
 
 Trains, keeps the parameters of 16 moments that are a thousand steps apart, and plays whole episodes with them:
 
-- `actors`: what those earn that explore and learn meanwhile, in their episodes that end around these moments.
+- `actors`: what those earn that explore and learn meanwhile, in their episodes that end after the first moment.
 - `average`: greedy decisions of the last moment, as `aql eval` makes them, by an average of the critics.
 - `critics`: by the critics of the last moment themselves.
 - `mean of all`: by the mean of the critics of all moments.
@@ -81,13 +81,14 @@ def main() -> None:
     trainer = Trainer.in_process(config, env, eval_env)
 
     moments: list[ActingParams] = []
+    episodes_before = 0
     for steps in range(options.steps - (MOMENTS - 1) * APART, options.steps + 1, APART):
         advance(trainer, steps)
+        episodes_before = episodes_before or len(trainer.actor.finished_returns)
         moments.append(jax.tree.map(np.array, trainer.learner.params))
-    known = len(trainer.actor.finished_returns)
-    while len(trainer.actor.finished_returns) < known + config.actors:
+    while len(trainer.actor.finished_returns) < episodes_before + options.episodes:
         advance(trainer, trainer.actor.steps + 1)
-    earned = np.array(trainer.actor.finished_returns[-options.episodes :])
+    earned = np.array(trainer.actor.finished_returns[episodes_before:])
 
     mean = jax.tree.map(lambda *leaves: np.mean(leaves, axis=0), *(moment.network for moment in moments))
     critics = [without_average(moment) for moment in moments]
