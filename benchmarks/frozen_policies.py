@@ -38,7 +38,7 @@ Turn = Callable[[int], ActingParams]  # the number of a decision -> who makes it
 
 def without_average(params: ActingParams) -> ActingParams:
     """Greedy decisions by the critics that actors use."""
-    return params._replace(average=())
+    return params._replace(averages=())
 
 
 def in_turn(moments: list[ActingParams], length: int) -> Turn:

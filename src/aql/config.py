@@ -115,10 +115,12 @@ class Config:
     )
     target_ema: float = _field(0.05, "step of the target networks towards the others; 1 is no target network")
     act_with_target: bool = _field(True, "act with the target networks, which change more smoothly")
-    greedy_ema: float = _field(
-        1.0,
-        "step of the average of the critics that greedy decisions use, towards the critics; 1: they use the actors'",
+    greedy_averages: int = _field(
+        0,
+        "averages of the critics, together over the last fifth of all updates, that greedy decisions use in turn; "
+        "0: they use the actors' critics",
     )
+    greedy_turn: int = _field(10, "decisions that each of these averages makes in its turn")
     entropy_weight: float = _field(0.01, "weight of the entropy in the loss of the proposal")
     policy_entropy_weight: float = _field(0.03, "weight of the entropy in the loss of the policy (impala)")
     effort_weight: float = _field(1e-2, "weight of the squared input of the policy's tanh in its loss (d3pg)")
@@ -150,12 +152,12 @@ class Config:
         at_least_one = [
             *("steps", "action_repeat", "actors", "bins", "batch_size", "updates_per_call", "unroll_length"),
             *("replay_capacity", "num_proposal", "learner_num_proposal", "num_critics", "embedding_size"),
-            *("cem_iterations", "cem_samples", "cem_elites"),
+            *("cem_iterations", "cem_samples", "cem_elites", "greedy_turn"),
             *("eval_every", "eval_episodes", "checkpoint_every", "log_every"),
         ]
         not_negative = [
             *("seed", "random_steps", "num_uniform", "learner_num_uniform", "memory_size", "workers", "max_restarts"),
-            *("replayed_per_new", "epsilon_subactions"),
+            *("replayed_per_new", "epsilon_subactions", "greedy_averages"),
         ]
         for name in at_least_one:
             self._require(name, getattr(self, name) >= 1, "at least 1")
@@ -169,8 +171,7 @@ class Config:
         weights = ("prediction_weight", "entropy_weight", "policy_entropy_weight", "effort_weight")
         for name in ("optimism", "noise_sigma", "most_reward", "trace_tolerance", *weights):
             self._require(name, 0 <= getattr(self, name) < math.inf, "0 or more")
-        for name in ("target_ema", "greedy_ema"):
-            self._require(name, 0 < getattr(self, name) <= 1, "above 0 and at most 1")
+        self._require("target_ema", 0 < self.target_ema <= 1, "above 0 and at most 1")
         self._require("bins", self.bins >= 2, "at least 2")
         bounded = self.most_reward > 0 and self.gamma < 1
         self._require("small_values", 0 <= self.small_values < 1, "0 or more and below 1")
@@ -310,8 +311,9 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # for each step of the environment. Few of the learner's candidates are uniform: where Q says nothing yet, they win
     # as often as others, and would teach the proposal to be uniform. Critics that also predict what follows tell
     # actions apart by what they do, not only by what they are worth. So many corrections make Q go up and down, which
-    # actors explore by; who is to do well uses an average over the last few hundred. Where next to nothing is earned,
-    # critics tell it apart by its digits, so that a humanoid on the ground has something to climb.
+    # actors explore by, and which gets them out of where they are stuck; who is to do well uses averages, and several
+    # in turn. Where next to nothing is earned, critics tell it apart by its digits, so that a humanoid on the ground
+    # has something to climb.
     "control/": {
         "fast": {
             "unroll_length": 8,
@@ -325,7 +327,7 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
             "updates_per_call": 16,
             "replayed_per_new": 63,
             "target_ema": 0.025,
-            "greedy_ema": 0.002,
+            "greedy_averages": 4,
             "random_steps": 4_000,
             "epsilon_low": 0.01,
             "epsilon_high": 0.3,

@@ -354,16 +354,13 @@ def test_actors_can_use_the_target() -> None:
     assert _equal(without.acting_params(state), state.params)
 
 
-def test_greedy_decisions_use_an_average_that_follows_more_slowly() -> None:
-    agent, _ = _make("exact", "discrete", greedy_ema=0.01, act_with_target=False, epsilon_low=0.0, epsilon_high=0.0)
+def test_greedy_decisions_use_averages_in_turn() -> None:
+    settings = {"greedy_averages": 3, "greedy_turn": 2, "epsilon_low": 0.0, "epsilon_high": 0.0}
+    agent, _ = _make("exact", "discrete", act_with_target=False, **settings)
     state, update = jax.jit(agent.init)(jax.random.key(0)), jax.jit(agent.update)
     unrolls = jax.tree.map(lambda leaf: leaf[0], _unrolls(agent, 0, 1))
-    for time in range(20):
-        average = jax.tree.map(lambda slow: 0.99 * slow, state.average)
+    for time in range(40):
         state, _ = update(state, jax.random.key(time), unrolls)
-        expected = jax.tree.map(lambda slow, new: slow + 0.01 * new, average, state.params.network)
-        for ours, theirs in zip(jax.tree.leaves(state.average), jax.tree.leaves(expected), strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
     params, now = agent.acting_params(state), _now(_observation(3, 64))
     actors = agent.init_actors(np.zeros(64, int), 64)
     embedding, _ = agent._embedding.act(params.network.torso, params.statistics, now, actors.memory)
@@ -372,16 +369,22 @@ def test_greedy_decisions_use_an_average_that_follows_more_slowly() -> None:
     def values(critics: Any) -> np.ndarray:
         return np.mean([apply(agent._critic, p, embedding[:, None], actions[None]) for p in critics], axis=0)
 
-    act = functools.partial(jit_act(agent), params, actors, jax.random.key(1), np.uint32(0), now)
-    greedy, explored = act(mode="greedy")[0].action, act(mode="explore")[0].action
-    slow, fast = values(state.average.critics), values(state.params.network.critics)
-    np.testing.assert_array_equal(greedy, actions[np.argmax(slow, axis=1)])
-    np.testing.assert_array_equal(explored, actions[np.argmax(fast, axis=1)])
-    assert not np.array_equal(greedy, explored)
-    shown = agent.explain(params, actors, jax.random.key(1), now, greedy).values  # a film shows what decides
-    np.testing.assert_allclose(shown, slow, rtol=1e-4, atol=1e-5)
-    plain, _ = _make("exact", "discrete", greedy_ema=1.0)
-    assert plain.acting_params(_any_state(plain)).average == ()
+    averages = [jax.tree.map(lambda leaf, k=k: leaf[k], state.averages.networks.critics) for k in range(3)]
+    decide = functools.partial(jit_act(agent), params)
+    decided = []
+    for number in range(8):
+        before = actors
+        decision, actors = decide(before, jax.random.key(1), np.uint32(number), now, mode="greedy")
+        whose = values(averages[number // 2 % 3])
+        np.testing.assert_array_equal(decision.action, actions[np.argmax(whose, axis=1)])
+        shown = agent.explain(params, before, jax.random.key(1), now, decision.action).values
+        np.testing.assert_allclose(shown, whose, rtol=1e-4, atol=1e-5)  # a film shows what decides
+        decided.append(np.asarray(decision.action))
+    assert not np.array_equal(decided[0], decided[2])
+    explored, _ = decide(actors, jax.random.key(1), np.uint32(0), now, mode="explore")
+    np.testing.assert_array_equal(explored.action, actions[np.argmax(values(params.network.critics), axis=1)])
+    plain, _ = _make("exact", "discrete")
+    assert plain.acting_params(_any_state(plain)).averages == ()
 
 
 def test_critics_learn_on_their_scale_and_tell_q() -> None:

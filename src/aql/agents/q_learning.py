@@ -2,7 +2,7 @@
 
 a*(s)  = search of argmax_a Q(s, a)
 act      a*(s), epsilon-greedy, where the critics' disagreement may count in favour of an action;
-         greedily by a slower average of the critics
+         greedily by averages of the critics in turn
 Q        follows Peng's Q(lambda) targets that bootstrap with Q(s', a*(s'))
 search   learns to find a*(s), if it can learn
 """
@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from aql.agents import averages
+from aql.agents.averages import Averages
 from aql.agents.base import ActorState, Decision, Metrics, Mode, Params, Thought
 from aql.agents.critic import CriticAgent, Evaluated, follow, follower, lambda_targets, reduce, scale
 from aql.agents.networked import descend
@@ -39,12 +41,7 @@ class ActingParams(NamedTuple):
     network: Network
     search: Params
     statistics: torsos.Statistics
-    average: Network | tuple[()] = ()  # what greedy decisions use instead of the network, if there is one
-
-    @property
-    def steady(self) -> "ActingParams":
-        """What to be greedy with."""
-        return self._replace(network=self.average) if self.average else self
+    averages: Averages | tuple[()] = ()  # what greedy decisions use instead of the network, if there are any
 
 
 class ActorMemory(NamedTuple):
@@ -53,6 +50,7 @@ class ActorMemory(NamedTuple):
     curiosity: Curiosity
     memory: jax.Array  # [B, S] see `Embedding`
     whims: Whims
+    decisions: jax.Array  # [] made so far
 
 
 class QLearningState(NamedTuple):
@@ -60,7 +58,7 @@ class QLearningState(NamedTuple):
 
     params: ActingParams
     target: Network | tuple[()]  # empty without a target network
-    average: Network | tuple[()]  # empty where greedy decisions use what actors use
+    averages: Averages | tuple[()]  # empty where greedy decisions use what actors use
     critic_optimiser: optax.OptState
     search_optimiser: optax.OptState
 
@@ -86,21 +84,21 @@ class QLearning(CriticAgent):
         return QLearningState(
             params=ActingParams(network, search, self._embedding.init_statistics()),
             target=follower(network, self.config.target_ema),
-            average=follower(network, self.config.greedy_ema),
+            averages=averages.start(network, self.config.greedy_averages) if self.config.greedy_averages else (),
             critic_optimiser=self._value_optimiser.init(network),
             search_optimiser=self._choice_optimiser.init(search),
         )
 
     def acting_params(self, state: QLearningState) -> ActingParams:
         """Torso, critics, proposal and observation statistics."""
-        params = state.params._replace(average=state.average)
+        params = state.params._replace(averages=state.averages)
         return params._replace(network=state.target) if self.config.act_with_target and state.target else params
 
     def init_actors(self, index: np.ndarray, total: int) -> ActorState:
         """How curious each actor is, and nothing to remember."""
         curiosity = spread_curiosity(self.config, index, total, self.space.dimensions)
         whims = no_whims(len(index), self.space.dimensions, self.config.epsilon_per_subaction)
-        return ActorMemory(curiosity, self._embedding.init_memory(len(index)), whims)
+        return ActorMemory(curiosity, self._embedding.init_memory(len(index)), whims, jnp.zeros((), jnp.int32))
 
     def act(
         self,
@@ -112,7 +110,8 @@ class QLearning(CriticAgent):
     ) -> tuple[Decision, ActorState]:
         """a* in every state, and the epsilon-greedy action."""
         search_key, explore_key, uniform_key = jax.random.split(key, 3)
-        params = params.steady if mode == "greedy" else params
+        if mode == "greedy":
+            params = self._steady(params, actor_state)
         embedding, memory = self._embedding.act(params.network.torso, params.statistics, now, actor_state.memory)
         allowed = self.space.allowed(now.mask)
         # The learner that searches again is not misled by the a* of an optimist. One that does not would learn from it.
@@ -132,22 +131,27 @@ class QLearning(CriticAgent):
             action = jnp.where(whims.rules, whims.action, best)
         extras = {"best_action": best, "from_proposal": self.search.from_proposal(found)}
         extras |= self._embedding.extras(actor_state.memory)
-        return Decision(action, extras), actor_state._replace(
-            memory=self._embedding.remember(memory, action), whims=whims
-        )
+        memory = self._embedding.remember(memory, action)
+        return Decision(action, extras), ActorMemory(actor_state.curiosity, memory, whims, actor_state.decisions + 1)
 
     def explain(
         self, params: ActingParams, actor_state: ActorState, key: jax.Array, now: TimeStep, action: jax.Array
     ) -> Thought:
         """The candidates' values, and the proposal if there is one."""
         search_key, _, _ = jax.random.split(key, 3)
-        params = params.steady
+        params = self._steady(params, actor_state)
         embedding, _ = self._embedding.act(params.network.torso, params.statistics, now, actor_state.memory)
         allowed = self.space.allowed(now.mask)
         found = self._find(params, search_key, embedding, allowed)
         proposed = self.search.from_proposal(found._replace(place=jnp.arange(found.values.shape[1])))
         proposal = self.search.conditionals(params.search, embedding, action, allowed)
         return Thought(proposal, scale(self.config).expand(found.values), proposed)
+
+    def _steady(self, params: ActingParams, actor_state: ActorMemory) -> ActingParams:
+        """What to be greedy with, for now."""
+        if not params.averages:
+            return params
+        return params._replace(network=params.averages.at(actor_state.decisions, self.config.greedy_turn))
 
     def _find(
         self,
@@ -202,7 +206,7 @@ class QLearning(CriticAgent):
         new_state = QLearningState(
             new_params,
             follow(state.target, network, self.config.target_ema),
-            follow(state.average, network, self.config.greedy_ema),
+            averages.extend(state.averages, network) if state.averages else (),
             critic_optimiser,
             search_optimiser,
         )

@@ -22,7 +22,7 @@ from safetensors.numpy import load_file, save_file
 
 from aql.errors import UserError
 
-FORMAT = 3
+FORMAT = 4
 MANIFEST = "checkpoint.json"
 _TEMPORARY = ".tmp"  # suffix; with the leading dot such a folder is never taken for a checkpoint
 
