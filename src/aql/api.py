@@ -99,8 +99,8 @@ class AQL:
 
         Deterministic means greedy, and the same for the same observation, unless averages of the critics take turns
         (`greedy_averages`): then for the same observation and number of the call. Otherwise the agent explores as its
-        first actor does. `action_masks` is what the environment allows now, in any form that it may give it itself; for a
-        batch, one for each, or stacked leaf by leaf.
+        first actor does. `action_masks` is what the environment allows now, in any form that it may give it itself; for
+        a batch, one for each, or stacked leaf by leaf.
 
         An agent with a memory remembers from call to call, for each size of batch apart. `first` says where an episode
         begins, so that it forgets; `reward` is that of the action before, for `see_last_action`.
