@@ -359,7 +359,7 @@ def test_greedy_decisions_use_averages_in_turn() -> None:
     agent, _ = _make("exact", "discrete", act_with_target=False, **settings)
     state, update = jax.jit(agent.init)(jax.random.key(0)), jax.jit(agent.update)
     unrolls = jax.tree.map(lambda leaf: leaf[0], _unrolls(agent, 0, 1))
-    for time in range(40):
+    for time in range(64):  # four moments that count
         state, _ = update(state, jax.random.key(time), unrolls)
     params, now = agent.acting_params(state), _now(_observation(3, 64))
     actors = agent.init_actors(np.zeros(64, int), 64)
