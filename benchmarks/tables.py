@@ -6,7 +6,8 @@
     python benchmarks/tables.py benchmarks/results/control39_100k.csv --at 100000 --paper
 
 A row for each task, a column for each agent. Figures are those of the last evaluation, or of that at the step given;
-seeds are in their order. With `--paper` there is a column of the paper's AQL after 200M steps and a row of means.
+seeds are in their order. With `--paper` there is a column of the paper's AQL after 200M steps, how many it took each
+seed to have as much for the first time, and a row of means.
 """
 
 import argparse
@@ -35,15 +36,23 @@ def reached(seeds: dict[int, Curve], at: int | None) -> dict[int, tuple[int, flo
     return {seed: [p for p in curve if at is None or p[0] <= at][-1] for seed, curve in sorted(seeds.items())}
 
 
-def cell(seeds: dict[int, Curve], at: int | None, mark: float | None) -> str:
-    """What each seed reached, after how many steps; with a mark, after how many minutes it passed it."""
+def passed(seeds: dict[int, Curve], mark: float) -> list[tuple[int, float, float] | None]:
+    """The first evaluation of each seed with no less than the mark, if there is one."""
+    return [next((point for point in curve if point[2] >= mark), None) for _, curve in sorted(seeds.items())]
+
+
+def cell(seeds: dict[int, Curve], at: int | None, mark: float | None, paper: float | None) -> str:
+    """What each seed reached, after how many steps; when it first had a mark, and what the paper has."""
     last = reached(seeds, at)
     digits = 0 if max(value for _, _, value in last.values()) > 10 else 3
     text = ", ".join(f"{value:.{digits}f}" for _, _, value in last.values())
     text += f" ({max(steps for steps, _, _ in last.values()) / 1000:g}k)"
     if mark is not None:
-        passed = [next((p[1] for p in curve if p[2] >= mark), None) for _, curve in sorted(seeds.items())]
-        text += f"; {mark:g} after " + ", ".join("never" if s is None else f"{s / 60:.1f}" for s in passed) + " min"
+        minutes = ["never" if point is None else f"{point[1] / 60:.1f}" for point in passed(seeds, mark)]
+        text += f"; {mark:g} after {', '.join(minutes)} min"
+    if paper is not None:
+        steps = ["never" if point is None else f"{point[0] / 1000:g}k" for point in passed(seeds, paper)]
+        text += f"; the paper's: {', '.join(steps)}"
     return text
 
 
@@ -74,7 +83,11 @@ def main() -> None:
     print(f"| task | {' | '.join(headings)} |")
     print("|---" * (1 + len(headings)) + "|")
     for task in tasks:
-        cells = [cell(curves[task, a], arguments.at, marks.get(task)) if (task, a) in curves else "" for a in agents]
+        paper = final(task) if arguments.paper else None
+        cells = [
+            cell(curves[task, agent], arguments.at, marks.get(task), paper) if (task, agent) in curves else ""
+            for agent in agents
+        ]
         if arguments.paper:
             cells.append(f"{final(task):.0f}")
         print(f"| {task} | {' | '.join(cells)} |")

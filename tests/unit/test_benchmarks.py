@@ -40,3 +40,11 @@ def test_means_are_over_tasks_of_the_last_evaluations_up_to_a_step() -> None:
     assert math.isnan(tables.mean(curves, "exact", tasks, at=None))
     assert tables.final("walker-walk") == pytest.approx(966, abs=3)
     assert math.isnan(tables.final("dog-run"))
+
+
+def test_a_mark_is_passed_by_the_first_evaluation_with_no_less() -> None:
+    seeds = {1: [(10, 60.0, 30.0), (20, 120.0, 20.0)], 0: [(10, 60.0, 10.0), (20, 150.0, 30.0), (30, 180.0, 50.0)]}
+    assert tables.passed(seeds, 30) == [(20, 150.0, 30.0), (10, 60.0, 30.0)]
+    assert tables.passed(seeds, 40) == [(30, 180.0, 50.0), None]
+    assert tables.cell(seeds, None, None, 40) == "50, 20 (0.03k); the paper's: 0.03k, never"
+    assert tables.cell(seeds, 20, 30, None) == "30, 20 (0.02k); 30 after 2.5, 1.0 min"
