@@ -76,7 +76,9 @@ class Config:
     # Networks.
     critic_layers: tuple[int, ...] = _field((256, 256), "units of the state tower of critics and values")
     num_critics: int = _field(2, "critics in the ensemble")
-    target_critics: Literal["min", "mean"] = _field("min", "what of the ensemble a target uses")
+    pessimism: float = _field(
+        1.0, "deviations of the critics that targets subtract from their mean; of two critics, 1 leaves the smaller"
+    )
     proposal_layers: tuple[int, ...] = _field((256, 128), "units of the tower of the proposal, or of the policy")
     bias_unit: float = _field(1.0, "what a critic's last bias counts: the larger, the faster it goes to where Q is")
     layer_norm: bool = _field(True, "layer norm in the state tower of critics and values")
@@ -169,7 +171,7 @@ class Config:
             self._require(name, 0 < getattr(self, name) < math.inf, "above 0")
         self._require("exploration_hold", 1 <= self.exploration_hold < math.inf, "at least 1")
         weights = ("prediction_weight", "entropy_weight", "policy_entropy_weight", "effort_weight")
-        for name in ("optimism", "noise_sigma", "most_reward", "trace_tolerance", *weights):
+        for name in ("optimism", "pessimism", "noise_sigma", "most_reward", "trace_tolerance", *weights):
             self._require(name, 0 <= getattr(self, name) < math.inf, "0 or more")
         self._require("target_ema", 0 < self.target_ema <= 1, "above 0 and at most 1")
         self._require("bins", self.bins >= 2, "at least 2")
@@ -305,8 +307,9 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # stop where an action was worth less than a*, be it chance or a policy of long ago that chose it.
     # Which gait or grip is found early decides, so actors try what the critics disagree on. With that less chance will
     # do for most of them; the others hold on to theirs, which finds what is far away. As much chance in each joint as a
-    # cheetah lives with makes a humanoid fall. Values are in the tens there, and a policy stays curious only if its
-    # entropy counts among them. No task there pays more than 1 a step.
+    # cheetah lives with makes a humanoid fall. Targets are means of the critics: the smaller one gives hoppers up
+    # before they are found. Values are in the tens there, and a policy stays curious only if its entropy counts among
+    # them. No task there pays more than 1 a step.
     # How often Q is corrected counts for more than how wide it is: small networks in small batches are updated once
     # for each step of the environment. Few of the learner's candidates are uniform: where Q says nothing yet, they win
     # as often as others, and would teach the proposal to be uniform. Critics that also predict what follows tell
@@ -334,6 +337,7 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
             "epsilon_subactions": 6,
             "exploration_hold": 16.0,
             "optimism": 1.0,
+            "pessimism": 0.0,
             "most_reward": 1.0,
             "small_values": 0.1,
             "bias_unit": 30.0,
@@ -363,9 +367,18 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
 
 # Where agents differ from a preset: settings by agent and preset. They go before those of environments.
 FOR_AGENT: dict[str, dict[str, dict[str, Any]]] = {
-    # A policy that climbs Q finds its errors faster than a search among a few candidates: slower targets keep Q honest.
-    # Predictions did not help it; what a scale for small values would do to it is not known.
-    "d3pg": {"fast": {"target_ema": 0.01, "prediction_weight": 0.0, "small_values": 0.0, "bias_unit": 1.0}},
+    # A policy that climbs Q finds its errors faster than a search among a few candidates: slower targets, with the
+    # smaller critic in them, keep Q honest. Predictions did not help it; what a scale for small values would do to it
+    # is not known.
+    "d3pg": {
+        "fast": {
+            "target_ema": 0.01,
+            "pessimism": 1.0,
+            "prediction_weight": 0.0,
+            "small_values": 0.0,
+            "bias_unit": 1.0,
+        }
+    },
     "impala": _ON_POLICY,
     "impala-gaussian": _ON_POLICY,
 }

@@ -63,7 +63,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "normalise_observations": False,
         "epsilon_per_subaction": False,
     },
-    "one-hot, mean": {"interval_encoding": "one-hot", "target_critics": "mean"},
+    "one-hot, mean": {"interval_encoding": "one-hot", "pessimism": 0.0},
 }
 
 
@@ -434,9 +434,9 @@ def test_only_actors_that_explore_are_optimists() -> None:
     np.testing.assert_array_equal(decision.action, chosen["greedy"])
 
 
-@pytest.mark.parametrize(("target_critics", "expected"), [("min", [-1.0, 2.0]), ("mean", [1.0, 4.0])])
-def test_targets_use_the_ensemble_as_told(target_critics: Any, expected: Any) -> None:
-    config = Config(target_critics=target_critics)
+@pytest.mark.parametrize(("pessimism", "expected"), [(1, [-1.0, 2.0]), (0.5, [0.0, 3.0]), (0, [1.0, 4.0])])
+def test_targets_are_as_pessimistic_as_told(pessimism: float, expected: Any) -> None:
+    config = Config(pessimism=pessimism)
     np.testing.assert_array_equal(reduce(config, jnp.array([[3.0, 2.0], [-1.0, 6.0]])), expected)
 
 

@@ -64,6 +64,7 @@ INVALID: dict[str, list[Any]] = {
     "checkpoint_every": [0],
     "exploration_hold": [0.5, float("nan"), float("inf")],
     "optimism": [-0.5, float("nan"), float("inf")],
+    "pessimism": [-0.5, float("nan"), float("inf")],
     "most_reward": [-1, float("nan"), float("inf")],
     "bias_unit": [0, -1, float("nan"), float("inf")],
     "small_values": [-0.1, 1.0, 1.5, float("nan"), 0.3],  # the last one for want of most_reward
@@ -74,7 +75,6 @@ INVALID: dict[str, list[Any]] = {
     "preset": ["slow"],
     "epsilon_spacing": ["linear"],
     "interval_encoding": ["binary"],
-    "target_critics": ["max"],
 }
 ANY_VALUE = {
     "see_last_action",  # names that are looked up elsewhere, and switches

@@ -214,11 +214,11 @@ class TestSuites:
         )
 
     def test_settings_have_the_types_of_the_config(self) -> None:
-        pairs = ["gamma=1", "critic_layers=[8, 8]", "target-critics=mean", "layer_norm=False", "batch_size=4"]
+        pairs = ["gamma=1", "critic_layers=[8, 8]", "epsilon-spacing=tenth", "layer_norm=False", "batch_size=4"]
         assert sweep.parse_settings(pairs) == {
             "gamma": 1.0,
             "critic_layers": (8, 8),
-            "target_critics": "mean",
+            "epsilon_spacing": "tenth",
             "layer_norm": False,
             "batch_size": 4,
         }
@@ -228,7 +228,7 @@ class TestSuites:
         # impala changes the preset, and a sweep may change it back: 2 replayed unrolls are the preset's own number.
         changed: dict[str, Any] = {"lambda_": 0.5, "critic_layers": (8, 9), "layer_norm": False, "steps": 12}
         changed |= {"replayed_per_new": 2}
-        config = preset("paper", env="toy/chain", agent=agent, seed=3, target_critics="mean", **changed)
+        config = preset("paper", env="toy/chain", agent=agent, seed=3, pessimism=0.5, **changed)
         made: list[Config] = []
 
         def create(run: Path, config: Config) -> None:

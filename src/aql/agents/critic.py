@@ -60,7 +60,7 @@ class Evaluated(NamedTuple):
 
 def reduce(config: Config, said: jax.Array) -> jax.Array:
     """What critics say [critics, B] -> the Q that a target bootstraps with [B]."""
-    return scale(config).expand(jnp.min(said, axis=0) if config.target_critics == "min" else jnp.mean(said, axis=0))
+    return scale(config).expand(jnp.mean(said, axis=0) - config.pessimism * jnp.std(said, axis=0))
 
 
 def scale(config: Config) -> Scale:
