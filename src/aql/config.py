@@ -79,6 +79,7 @@ class Config:
     pessimism: float = _field(
         1.0, "deviations of the critics that targets subtract from their mean; of two critics, 1 leaves the smaller"
     )
+    pessimism_subactions: int = _field(0, "sub-actions up to which targets are not pessimistic; 0: they always are")
     proposal_layers: tuple[int, ...] = _field((256, 128), "units of the tower of the proposal, or of the policy")
     bias_unit: float = _field(1.0, "what a critic's last bias counts: the larger, the faster it goes to where Q is")
     layer_norm: bool = _field(True, "layer norm in the state tower of critics and values")
@@ -159,7 +160,7 @@ class Config:
         ]
         not_negative = [
             *("seed", "random_steps", "num_uniform", "learner_num_uniform", "memory_size", "workers", "max_restarts"),
-            *("replayed_per_new", "epsilon_subactions", "greedy_averages"),
+            *("replayed_per_new", "epsilon_subactions", "pessimism_subactions", "greedy_averages"),
         ]
         for name in at_least_one:
             self._require(name, getattr(self, name) >= 1, "at least 1")
@@ -307,9 +308,9 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # stop where an action was worth less than a*, be it chance or a policy of long ago that chose it.
     # Which gait or grip is found early decides, so actors try what the critics disagree on. With that less chance will
     # do for most of them; the others hold on to theirs, which finds what is far away. As much chance in each joint as a
-    # cheetah lives with makes a humanoid fall. Targets are means of the critics: the smaller one gives hoppers up
-    # before they are found. Values are in the tens there, and a policy stays curious only if its entropy counts among
-    # them. No task there pays more than 1 a step.
+    # cheetah lives with makes a humanoid fall. Up to six sub-actions targets are means of the critics: the smaller one
+    # gives hoppers up before they are found. With 21 it is needed. Values are in the tens there, and a policy stays
+    # curious only if its entropy counts among them. No task there pays more than 1 a step.
     # How often Q is corrected counts for more than how wide it is: small networks in small batches are updated once
     # for each step of the environment. Few of the learner's candidates are uniform: where Q says nothing yet, they win
     # as often as others, and would teach the proposal to be uniform. Critics that also predict what follows tell
@@ -337,7 +338,7 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
             "epsilon_subactions": 6,
             "exploration_hold": 16.0,
             "optimism": 1.0,
-            "pessimism": 0.0,
+            "pessimism_subactions": 6,
             "most_reward": 1.0,
             "small_values": 0.1,
             "bias_unit": 30.0,
@@ -373,7 +374,7 @@ FOR_AGENT: dict[str, dict[str, dict[str, Any]]] = {
     "d3pg": {
         "fast": {
             "target_ema": 0.01,
-            "pessimism": 1.0,
+            "pessimism_subactions": 0,
             "prediction_weight": 0.0,
             "small_values": 0.0,
             "bias_unit": 1.0,

@@ -12,7 +12,7 @@ import pytest
 from aql import agents
 from aql.actions import ActionSpace, Discrete, Interval
 from aql.agents.base import EnvSpec, Mode
-from aql.agents.critic import reduce, scale
+from aql.agents.critic import scale
 from aql.config import Config
 from aql.envs.base import TimeStep, no_masks
 from aql.errors import UserError
@@ -434,10 +434,27 @@ def test_only_actors_that_explore_are_optimists() -> None:
     np.testing.assert_array_equal(decision.action, chosen["greedy"])
 
 
-@pytest.mark.parametrize(("pessimism", "expected"), [(1, [-1.0, 2.0]), (0.5, [0.0, 3.0]), (0, [1.0, 4.0])])
-def test_targets_are_as_pessimistic_as_told(pessimism: float, expected: Any) -> None:
-    config = Config(pessimism=pessimism)
-    np.testing.assert_array_equal(reduce(config, jnp.array([[3.0, 2.0], [-1.0, 6.0]])), expected)
+@pytest.mark.parametrize(
+    ("space", "settings", "expected"),
+    [
+        ("21-d", {}, [-1.0, 2.0]),
+        ("21-d", {"pessimism": 0.5}, [0.0, 3.0]),
+        ("21-d", {"pessimism": 0.0}, [1.0, 4.0]),
+        ("21-d", {"pessimism_subactions": 20}, [-1.0, 2.0]),
+        ("21-d", {"pessimism_subactions": 21}, [1.0, 4.0]),
+        ("single", {"pessimism_subactions": 7}, [1.0, 4.0]),
+    ],
+)
+def test_targets_are_as_pessimistic_as_told(space: str, settings: Any, expected: Any) -> None:
+    agent, _ = _make("uniform", space, **settings)
+    np.testing.assert_allclose(agent._judge(jnp.array([[3.0, 2.0], [-1.0, 6.0]])), expected, rtol=1e-6)
+
+
+def test_targets_bootstrap_with_q_whatever_critics_count_in() -> None:
+    agent, _ = _make("uniform", "single", gamma=0.99, most_reward=1.0, small_values=0.3)
+    # On a scale that goes to 100, 25.7 stands for 1 and 20.007 for a hundredth.
+    said = jnp.array([[25.7, 64.24743], [100.0, 20.007]])
+    np.testing.assert_allclose(agent._judge(said), [1, 0.01], rtol=1e-4)
 
 
 def test_small_spaces_are_enumerated_if_wished() -> None:

@@ -22,6 +22,7 @@ INVALID: dict[str, list[Any]] = {
     "epsilon_low": [-0.1, 1.1],
     "epsilon_high": [-0.1, 1.1],
     "epsilon_subactions": [-1],
+    "pessimism_subactions": [-1, 1.5],
     "noise_theta": [-0.1, 1.1],
     "noise_sigma": [-0.1, float("nan"), float("inf")],
     "random_steps": [-1],

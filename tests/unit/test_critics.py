@@ -10,7 +10,7 @@ import pytest
 from flax import linen as nn
 
 from aql.actions import ActionSpace, Interval
-from aql.agents.critic import Evaluated, highest_return, lambda_targets, reduce
+from aql.agents.critic import Evaluated, highest_return, lambda_targets
 from aql.config import Config
 from aql.experience import Unroll
 from aql.networks import apply
@@ -116,13 +116,6 @@ def test_a_bias_counts_its_unit() -> None:
     units = jnp.array([[1.0, 10.0]])
     np.testing.assert_allclose(apply(Head(2, bias_unit=30.0), params, units), [[31 + 15, 42 - 30]])
     np.testing.assert_allclose(apply(Head(2), params, units, 1), [[31.5]])
-
-
-def test_targets_bootstrap_with_q_whatever_critics_count_in() -> None:
-    config = Config(gamma=0.99, most_reward=1.0, small_values=0.3)
-    # On a scale that goes to 100, 25.7 stands for 1 and 20.007 for a hundredth.
-    said = jnp.array([[25.7, 64.24743], [100.0, 20.007]])
-    np.testing.assert_allclose(reduce(config, said), [1, 0.01], rtol=1e-4)
 
 
 def test_what_follows_a_bad_action_counts_for_less() -> None:

@@ -58,11 +58,6 @@ class Evaluated(NamedTuple):
         return score_in_blocks(value, self.states, candidates, width=self.states[0].shape[-1])
 
 
-def reduce(config: Config, said: jax.Array) -> jax.Array:
-    """What critics say [critics, B] -> the Q that a target bootstraps with [B]."""
-    return scale(config).expand(jnp.mean(said, axis=0) - config.pessimism * jnp.std(said, axis=0))
-
-
 def scale(config: Config) -> Scale:
     """What critics learn Q on."""
     return Scale(highest_return(config), config.small_values)
@@ -132,6 +127,15 @@ class CriticAgent(NetworkAgent):
         """The states' half of Q, for embeddings [..., E]."""
         states = tuple(apply(self._critic, p, embedding, method="state") for p in critics)
         return Evaluated(self._critic, critics, states)
+
+    def _judge(self, said: jax.Array) -> jax.Array:
+        """What critics say [critics, B] -> the Q that a target bootstraps with [B].
+
+        A search among many sub-actions finds what critics are wrong about; one among few hardly does, and there what
+        they promise too much is what makes actors try things.
+        """
+        pessimism = self.config.pessimism if self.space.dimensions > self.config.pessimism_subactions else 0.0
+        return scale(self.config).expand(jnp.mean(said, axis=0) - pessimism * jnp.std(said, axis=0))
 
     def _critic_gradients(
         self,

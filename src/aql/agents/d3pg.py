@@ -15,7 +15,7 @@ import optax
 
 from aql import losses
 from aql.agents.base import ActorState, Decision, Metrics, Mode, Params
-from aql.agents.critic import CriticAgent, follow, follower, lambda_targets, reduce
+from aql.agents.critic import CriticAgent, follow, follower, lambda_targets
 from aql.agents.networked import descend
 from aql.envs.base import TimeStep
 from aql.errors import UserError
@@ -137,8 +137,8 @@ class D3PG(CriticAgent):
         embedding, to_torso = jax.vjp(embed, params.torso)
         embedding_tm1, embedding_t = embedding[:, :-1], embed(target.torso)[:, 1:]
         evaluated_t = self._evaluate(target.critics, embedding_t)
-        v_t = reduce(self.config, evaluated_t.values(apply(self._policy, target.policy, embedding_t)))
-        q_t = reduce(self.config, evaluated_t.values(unrolls.action[:, 1:]))
+        v_t = self._judge(evaluated_t.values(apply(self._policy, target.policy, embedding_t)))
+        q_t = self._judge(evaluated_t.values(unrolls.action[:, 1:]))
         targets = lambda_targets(self.config, unrolls, v_t, q_t)
 
         def policy_loss(policy: Params) -> tuple[jax.Array, jax.Array]:

@@ -19,7 +19,7 @@ import optax
 from aql.agents import averages
 from aql.agents.averages import Averages
 from aql.agents.base import ActorState, Decision, Metrics, Mode, Params, Thought
-from aql.agents.critic import CriticAgent, Evaluated, follow, follower, lambda_targets, reduce, scale
+from aql.agents.critic import CriticAgent, Evaluated, follow, follower, lambda_targets, scale
 from aql.agents.networked import descend
 from aql.envs.base import TimeStep
 from aql.experience import Unroll
@@ -184,8 +184,7 @@ class QLearning(CriticAgent):
         best_t, metrics = self._best_actions(state.params.search, key, embedding_t, evaluated, stored_t, allowed_t)
         action_t = unrolls.action[:, 1:].reshape(best_t.shape)
         v_t, q_t = (
-            reduce(self.config, evaluated.values(action)).reshape(unrolls.reward[:, 1:].shape)
-            for action in (best_t, action_t)
+            self._judge(evaluated.values(action)).reshape(unrolls.reward[:, 1:].shape) for action in (best_t, action_t)
         )
         targets = lambda_targets(self.config, unrolls, v_t, q_t)
 
