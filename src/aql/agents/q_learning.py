@@ -50,7 +50,7 @@ class ActorMemory(NamedTuple):
     curiosity: Curiosity
     memory: jax.Array  # [B, S] see `Embedding`
     whims: Whims
-    decisions: jax.Array  # [] made so far
+    decisions: jax.Array  # [B] made so far, as many by each
 
 
 class QLearningState(NamedTuple):
@@ -98,7 +98,9 @@ class QLearning(CriticAgent):
         """How curious each actor is, and nothing to remember."""
         curiosity = spread_curiosity(self.config, index, total, self.space.dimensions)
         whims = no_whims(len(index), self.space.dimensions, self.config.epsilon_per_subaction)
-        return ActorMemory(curiosity, self._embedding.init_memory(len(index)), whims, jnp.zeros((), jnp.int32))
+        return ActorMemory(
+            curiosity, self._embedding.init_memory(len(index)), whims, decisions=jnp.zeros(len(index), jnp.int32)
+        )
 
     def act(
         self,
@@ -151,7 +153,7 @@ class QLearning(CriticAgent):
         """What to be greedy with, for now."""
         if not params.averages:
             return params
-        return params._replace(network=params.averages.at(actor_state.decisions, self.config.greedy_turn))
+        return params._replace(network=params.averages.at(actor_state.decisions[0], self.config.greedy_turn))
 
     def _find(
         self,
