@@ -73,6 +73,11 @@ class Config:
     see_last_action: bool = _field(False, "the last action and reward are inputs, too")
     normalise_observations: bool = _field(True, "scale observations by their running mean and deviation")
 
+    magnification: float = _field(
+        0.0,
+        "how many times larger what is near 0 of an observation is seen once more, beside its scaled numbers; 0: not",
+    )
+
     # Networks.
     critic_layers: tuple[int, ...] = _field((256, 256), "units of the state tower of critics and values")
     num_critics: int = _field(2, "critics in the ensemble")
@@ -172,7 +177,8 @@ class Config:
             self._require(name, 0 < getattr(self, name) < math.inf, "above 0")
         self._require("exploration_hold", 1 <= self.exploration_hold < math.inf, "at least 1")
         weights = ("prediction_weight", "entropy_weight", "policy_entropy_weight", "effort_weight")
-        for name in ("optimism", "pessimism", "noise_sigma", "most_reward", "trace_tolerance", *weights):
+        others = ("noise_sigma", "magnification", "most_reward", "trace_tolerance")
+        for name in ("optimism", "pessimism", *others, *weights):
             self._require(name, 0 <= getattr(self, name) < math.inf, "0 or more")
         self._require("target_ema", 0 < self.target_ema <= 1, "above 0 and at most 1")
         self._require("bins", self.bins >= 2, "at least 2")
@@ -317,7 +323,8 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # actions apart by what they do, not only by what they are worth. So many corrections make Q go up and down, which
     # actors explore by, and which gets them out of where they are stuck; who is to do well uses averages, and several
     # in turn. Where next to nothing is earned, critics tell it apart by its digits, so that a humanoid on the ground
-    # has something to climb.
+    # has something to climb. A target is reached, a joint straight, a foot in touch where a sensor is at 0: what is
+    # near it is seen magnified, or a finger stops a centimetre before it.
     "control/": {
         "fast": {
             "unroll_length": 8,
@@ -343,6 +350,7 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
             "small_values": 0.1,
             "bias_unit": 30.0,
             "prediction_weight": 0.3,
+            "magnification": 10.0,
             "policy_entropy_weight": 0.3,
         },
     },

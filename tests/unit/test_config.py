@@ -71,6 +71,7 @@ INVALID: dict[str, list[Any]] = {
     "small_values": [-0.1, 1.0, 1.5, float("nan"), 0.3],  # the last one for want of most_reward
     "prediction_weight": [-0.1, float("nan"), float("inf")],
     "trace_tolerance": [-0.1, float("nan"), float("inf")],
+    "magnification": [-1, float("nan"), float("inf")],
     "log_every": [0],
     # Choices, which Python callers can misspell too.
     "preset": ["slow"],

@@ -65,6 +65,23 @@ def test_vectors_without_memory_are_left_alone() -> None:
     assert embedding.extras(embedding.init_memory(2)) == {}
 
 
+def test_what_is_near_zero_is_seen_once_more() -> None:
+    embedding = _embedding(magnification=10.0)
+    unrolls = _unrolls(VECTOR, 0)
+    statistics = embedding.observe(embedding.init_statistics(), jnp.asarray(unrolls.observation))
+    seen = embedding.learn(embedding.init(jax.random.key(0)), statistics, unrolls)
+    deviation = unrolls.observation.std(axis=(0, 1))
+    np.testing.assert_allclose(seen[..., :3], embedding.numbers(statistics, unrolls.observation))
+    np.testing.assert_allclose(seen[..., 3:], np.tanh(10 * unrolls.observation / deviation), atol=1e-5)
+
+
+def test_what_is_as_it_is_is_magnified_in_its_own_units() -> None:
+    embedding = _embedding(magnification=2.0, normalise_observations=False)
+    unrolls = _unrolls(VECTOR, 0)
+    seen = embedding.learn(embedding.init(jax.random.key(0)), embedding.init_statistics(), unrolls)
+    np.testing.assert_allclose(seen[..., 3:], np.tanh(2 * unrolls.observation), atol=1e-6)
+
+
 @pytest.mark.parametrize("see_last_action", [True, False])
 @pytest.mark.parametrize("env", [VECTOR, IMAGE, MIXED], ids=["vector", "image", "mixed"])
 def test_the_learner_sees_what_the_actor_saw(env: EnvSpec, see_last_action: bool) -> None:

@@ -57,3 +57,10 @@ def test_a_constant_sensor_does_not_amplify_its_noise() -> None:
     np.testing.assert_allclose(statistics.variance, 0, atol=1e-6)
     # A deviation of 0.001 is 0.1 of the floor sqrt(1e-4), not infinitely many deviations.
     np.testing.assert_allclose(torsos.normalise(statistics, jnp.array([[7.0], [7.001]])), [[0.0], [0.1]], atol=1e-3)
+
+
+def test_magnify_in_numbers() -> None:
+    # 0 is the sensor's own, wherever its mean is; far from it only the side is left.
+    statistics = torsos.Statistics(jnp.array(10.0), jnp.array([1.0, -2.0]), jnp.array([4.0, 0.25]))
+    magnified = torsos.magnify(statistics, jnp.array([[0.2, 0.0], [-0.02, 1.0], [100.0, -0.05]]), times=10.0)
+    np.testing.assert_allclose(magnified, [[0.761594, 0.0], [-0.099668, 1.0], [1.0, -0.761594]], atol=1e-5)

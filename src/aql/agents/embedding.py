@@ -54,6 +54,15 @@ class Embedding:
         images, numbers = self._parts.split(observation)
         return images, torsos.normalise(statistics, numbers) if self._normalises else numbers
 
+    def _see(self, statistics: torsos.Statistics, observation: jax.Array) -> tuple[list[jax.Array], jax.Array]:
+        """Images, and numbers as in `_split`, and after them what is near 0 of each, magnified."""
+        images, numbers = self._split(statistics, observation)
+        if not self.config.magnification:
+            return images, numbers
+        _, plain = self._parts.split(observation)
+        near = torsos.magnify(statistics, plain, self.config.magnification)
+        return images, jnp.concatenate([numbers, near], axis=-1)
+
     @property
     def _normalises(self) -> bool:
         return self.config.normalise_observations and self._parts.numbers > 0
@@ -71,7 +80,7 @@ class Embedding:
         """Parameters of the torso; none if it is the identity."""
         more = jnp.zeros((1, 1, self._action_size + bool(self._action_size)))
         observation = jnp.zeros((1, 1, *self.env.observation_shape), self.env.observation_dtype)
-        images, numbers = self._parts.split(observation)
+        images, numbers = self._see(self.init_statistics(), observation)
         state = jnp.zeros((1, 2 * self.config.memory_size))
         return self._torso.init(key, images, jnp.concatenate([numbers, more], axis=-1), jnp.zeros((1, 1), bool), state)
 
@@ -148,7 +157,7 @@ class Embedding:
         state: jax.Array,
     ) -> tuple[jax.Array, jax.Array]:
         """All with axes [B, T], but the LSTM's state [B, 2 * memory_size] before them."""
-        images, numbers = self._split(statistics, observation)
+        images, numbers = self._see(statistics, observation)
         if self._action_size:  # a new episode has neither
             more = jnp.where(first[..., None], 0, jnp.concatenate([last_action, reward[..., None]], axis=-1))
             numbers = jnp.concatenate([numbers, more], axis=-1)

@@ -35,6 +35,14 @@ def update_statistics(statistics: Statistics, observation: jax.Array) -> Statist
 
 def normalise(statistics: Statistics, observation: jax.Array, limit: float = 10.0) -> jax.Array:
     """[..., *shape] -> the same in units of standard deviations from the mean, clipped to +-limit."""
-    # The floor keeps a sensor that never moves from amplifying its rounding errors.
-    scaled = (observation - statistics.mean) / jnp.sqrt(jnp.maximum(statistics.variance, 1e-4))
-    return jnp.clip(scaled, -limit, limit)
+    return jnp.clip((observation - statistics.mean) / _deviation(statistics), -limit, limit)
+
+
+def magnify(statistics: Statistics, observation: jax.Array, times: float) -> jax.Array:
+    """[..., *shape] -> what is near 0 of it in so many times as large units, and no more than a sign further away."""
+    return jnp.tanh(times * observation / _deviation(statistics))
+
+
+def _deviation(statistics: Statistics) -> jax.Array:
+    """[*shape]; its floor keeps a sensor that never moves from amplifying its rounding errors."""
+    return jnp.sqrt(jnp.maximum(statistics.variance, 1e-4))
