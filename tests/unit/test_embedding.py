@@ -72,14 +72,14 @@ def test_what_is_near_zero_is_seen_once_more() -> None:
     seen = embedding.learn(embedding.init(jax.random.key(0)), statistics, unrolls)
     deviation = unrolls.observation.std(axis=(0, 1))
     np.testing.assert_allclose(seen[..., :3], embedding.numbers(statistics, unrolls.observation))
-    np.testing.assert_allclose(seen[..., 3:], np.tanh(10 * unrolls.observation / deviation), atol=1e-5)
+    np.testing.assert_allclose(seen[..., 3:], np.tanh(10 * unrolls.observation / deviation) / 10**0.5, atol=1e-5)
 
 
 def test_what_is_as_it_is_is_magnified_in_its_own_units() -> None:
     embedding = _embedding(magnification=2.0, normalise_observations=False)
     unrolls = _unrolls(VECTOR, 0)
     seen = embedding.learn(embedding.init(jax.random.key(0)), embedding.init_statistics(), unrolls)
-    np.testing.assert_allclose(seen[..., 3:], np.tanh(2 * unrolls.observation), atol=1e-6)
+    np.testing.assert_allclose(seen[..., 3:], np.tanh(2 * unrolls.observation) / 2**0.5, atol=1e-6)
 
 
 @pytest.mark.parametrize("see_last_action", [True, False])

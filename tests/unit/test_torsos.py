@@ -62,5 +62,5 @@ def test_a_constant_sensor_does_not_amplify_its_noise() -> None:
 def test_magnify_in_numbers() -> None:
     # 0 is the sensor's own, wherever its mean is; far from it only the side is left.
     statistics = torsos.Statistics(jnp.array(10.0), jnp.array([1.0, -2.0]), jnp.array([4.0, 0.25]))
-    magnified = torsos.magnify(statistics, jnp.array([[0.2, 0.0], [-0.02, 1.0], [100.0, -0.05]]), times=10.0)
-    np.testing.assert_allclose(magnified, [[0.761594, 0.0], [-0.099668, 1.0], [1.0, -0.761594]], atol=1e-5)
+    magnified = torsos.magnify(statistics, jnp.array([[0.5, 0.0], [-0.05, 1.0], [100.0, -0.125]]), times=4.0)
+    np.testing.assert_allclose(magnified, [[0.380797, 0.0], [-0.049834, 0.5], [0.5, -0.380797]], atol=1e-5)

@@ -1,5 +1,6 @@
 """From observations to the state embedding that Q and the proposal share."""
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -39,8 +40,12 @@ def normalise(statistics: Statistics, observation: jax.Array, limit: float = 10.
 
 
 def magnify(statistics: Statistics, observation: jax.Array, times: float) -> jax.Array:
-    """[..., *shape] -> what is near 0 of it in so many times as large units, and no more than a sign further away."""
-    return jnp.tanh(times * observation / _deviation(statistics))
+    """[..., *shape] -> what is near 0 of it in larger units, and further away no more than its sign.
+
+    m = `times` are shared out: near 0 it is sqrt(m) times as steep as `normalise`, far away no larger than 1 / sqrt(m).
+    As large as the other inputs, so many signs would drown them where there are many sensors.
+    """
+    return jnp.tanh(times * observation / _deviation(statistics)) / math.sqrt(times)
 
 
 def _deviation(statistics: Statistics) -> jax.Array:
