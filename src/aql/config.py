@@ -307,7 +307,6 @@ _ON_POLICY: dict[str, dict[str, Any]] = {
         "updates_per_call": 4,
         "critic_layers": (256, 256),
         "proposal_layers": (256, 128),
-        "growth_updates": 0,
         "proposal_learning_rate": 5e-4,
         "lambda_": 0.95,
     },
@@ -324,13 +323,13 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # gives hoppers up before they are found. With 21 it is needed. Values are in the tens there, and a policy stays
     # curious only if its entropy counts among them. No task there pays more than 1 a step.
     # How often Q is corrected counts for more than how wide it is: small networks in small batches are updated once for
-    # each step of the environment, until there is enough to know for larger ones. Few of the learner's candidates are
-    # uniform: where Q says nothing yet, they win as often as others, and would teach the proposal to be uniform.
-    # Critics that also predict what follows tell actions apart by what they do, not only by what they are worth. So
-    # many corrections make Q go up and down, which actors explore by, and which gets them out of where they are stuck;
-    # who is to do well uses averages, and several in turn. Where next to nothing is earned, critics tell it apart by
-    # its digits, so that a humanoid on the ground has something to climb. A target is reached, a joint straight, a foot
-    # in touch where a sensor is at 0: what is near it is seen magnified, or a finger stops a centimetre before it.
+    # each step of the environment. Few of the learner's candidates are uniform: where Q says nothing yet, they win as
+    # often as others, and would teach the proposal to be uniform. Critics that also predict what follows tell actions
+    # apart by what they do, not only by what they are worth. So many corrections make Q go up and down, which actors
+    # explore by, and which gets them out of where they are stuck; who is to do well uses averages, and several in turn.
+    # Where next to nothing is earned, critics tell it apart by its digits, so that a humanoid on the ground has
+    # something to climb. A target is reached, a joint straight, a foot in touch where a sensor is at 0: what is near it
+    # is seen magnified, or a finger stops a centimetre before it.
     "control/": {
         "fast": {
             "unroll_length": 8,
@@ -338,7 +337,6 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
             "trace_tolerance": 1.0,
             "critic_layers": (128, 128),
             "proposal_layers": (128, 64),
-            "growth_updates": 100_000,
             "learner_num_proposal": 8,
             "learner_num_uniform": 2,
             "batch_size": 8,
