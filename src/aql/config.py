@@ -72,7 +72,6 @@ class Config:
     memory_size: int = _field(0, "units of an LSTM between observation and networks; 0 is none")
     see_last_action: bool = _field(False, "the last action and reward are inputs, too")
     normalise_observations: bool = _field(True, "scale observations by their running mean and deviation")
-
     magnification: float = _field(
         0.0,
         "how many times larger what is near 0 of an observation is seen once more, beside its scaled numbers; 0: not",
@@ -89,7 +88,6 @@ class Config:
     bias_unit: float = _field(1.0, "what a critic's last bias counts: the larger, the faster it goes to where Q is")
     layer_norm: bool = _field(True, "layer norm in the state tower of critics and values")
     gaussian_std: float = _field(0.5, "fixed deviation of a Gaussian proposal or policy")
-
     growth_updates: int = _field(
         0, "updates after which networks get twice as wide, each unit becoming two that may part; 0: never"
     )
