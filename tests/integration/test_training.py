@@ -218,6 +218,18 @@ def test_a_stopped_run_saves_and_can_go_on(tmp_path: Path, number: signal.Signal
     assert checkpoint.load(_last(run))[1]["actor_steps"] == steps
 
 
+def test_a_run_that_is_stopped_while_it_reports_saves_too(tmp_path: Path, monkeypatch: Any) -> None:
+    """Between the moment for a checkpoint and the end of the loop, where a run of three days would have been lost."""
+
+    def interrupt(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(metrics.Progress, "update", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        _train(tmp_path / "run", checkpoint_every=10**7)
+    assert checkpoint.load(_last(tmp_path / "run"))[1]["actor_steps"] == 8  # two steps of four actors
+
+
 SLOW_ENV = """
 import os, pathlib, time
 import gymnasium, numpy

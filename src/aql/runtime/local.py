@@ -128,10 +128,11 @@ def train(config: Config, run: Path, resume: bool = False, quiet: bool = False, 
                 error.add_note(kept)
                 raise
             steps = trainer.actor.steps
-            if steps >= config.steps or stopped.is_set() or _passed(before, steps, config.checkpoint_every):
+            stops = stopped.is_set()  # asked once: a signal that comes after this waits for the next step, to be saved
+            if steps >= config.steps or stops or _passed(before, steps, config.checkpoint_every):
                 save()
             progress.update(steps, trainer.recent_return, trainer.result.mean if trainer.result else None)
-            if stopped.is_set():
+            if stops:
                 raise KeyboardInterrupt
         try:
             return trainer.result or trainer.evaluate(writer.write)
