@@ -74,13 +74,16 @@ class Simulator:
         return np.asarray(self._values(seen, actions))
 
     def _best(self, seen: jax.Array, key: jax.Array) -> jax.Array:
-        actors = self._agent.init_actors(np.zeros(len(seen), int), self._config.actors)
-        return self._agent.act(self._params, actors, key, _now(seen), "greedy")[0].action
+        return self._agent.act(self._params, self._actors(seen), key, _now(seen), "greedy")[0].action
 
     def _score(self, seen: jax.Array, actions: jax.Array) -> jax.Array:
-        network, memory = self._params.steady.network, self._agent._embedding.init_memory(len(seen))
-        embedding, _ = self._agent._embedding.act(network.torso, self._params.statistics, _now(seen), memory)
+        actors = self._actors(seen)
+        network = self._agent._steady(self._params, actors).network
+        embedding, _ = self._agent._embedding.act(network.torso, self._params.statistics, _now(seen), actors.memory)
         return scale(self._config).expand(self._agent._evaluate(network.critics, embedding).score(actions))
+
+    def _actors(self, seen: jax.Array) -> Any:
+        return self._agent.init_actors(np.zeros(len(seen), int), self._config.actors)
 
 
 def _now(seen: Any) -> TimeStep:
