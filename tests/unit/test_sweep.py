@@ -317,6 +317,16 @@ class TestRunning:
             sweep.run(dataclasses.replace(few, name="three"), out, console=quiet())
         assert len(starts(out)) == 1
 
+    def test_more_steps_go_on_from_where_it_ended(self, suite: sweep.Suite, tmp_path: Path, failing: set[str]) -> None:
+        out, few = tmp_path / "out", sweep.select(suite, ["aql"], ["chain"], seeds=1)
+        sweep.run(few, out, console=quiet())
+        longer = sweep.select(few, steps=3000)
+        (cell,) = sweep.expand(longer, out)
+        assert runner.train_command(cell, resume=True) == ["train", "--resume", str(cell.run), "--steps", "3000"]
+        sweep.run(longer, out, console=quiet())
+        assert starts(out) == ["toy_chain/aql s0 begin", "toy_chain/aql s0 resume"]
+        assert [line.split(",")[5] for line in (out / "results.csv").read_text().splitlines()[1:]] == ["1500", "3000"]
+
     def test_a_config_cut_short_by_a_kill_is_begun_anew(
         self, suite: sweep.Suite, tmp_path: Path, failing: set[str]
     ) -> None:

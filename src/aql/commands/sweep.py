@@ -28,7 +28,8 @@ def run_suite(arguments: list[str]) -> int:
     ) -> dict[str, Any]:
         """Run every task, agent and seed of a suite.
 
-        Called again, it goes on: finished runs are kept, begun ones resumed, failed ones tried again.
+        Called again, it goes on: finished runs are kept, begun ones resumed, failed ones tried again; with more
+        --steps finished ones go on as well.
 
         Args:
           suite: name of a suite, such as minutes (an unknown one lists them all), or a TOML file.

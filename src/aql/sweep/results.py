@@ -99,13 +99,14 @@ def begun_config(run: Path) -> Config | None:
 
 
 def check_unchanged(cells: list[Cell]) -> None:
-    """Refuses to go on with, or to mix in, a run of other settings."""
+    """Refuses to go on with, or to mix in, a run of other settings. More steps than before are fine: it goes on."""
     for cell in cells:
         begun = begun_config(cell.run)
         if begun is None:
             continue
         before, now = begun.to_json(), cell.config.to_json()
-        if changed := [name for name in now if name != "preset" and before[name] != now[name]]:
+        free = {"preset"} | ({"steps"} if begun.steps <= cell.config.steps else set())
+        if changed := [name for name in now if name not in free and before[name] != now[name]]:
             what = ", ".join(f"{name} was {before[name]}, is {now[name]}" for name in changed[:4])
             more = f" and {len(changed) - 4} more" if len(changed) > 4 else ""
             raise UserError(

@@ -92,7 +92,7 @@ def seconds_left(states: dict[Cell, State], jobs: int) -> float | None:
 def train_command(cell: Cell, resume: bool) -> list[str]:
     """The arguments of `aql` that begin a cell, or go on with it."""
     if resume:
-        return ["train", "--resume", str(cell.run)]
+        return ["train", "--resume", str(cell.run), "--steps", str(cell.config.steps)]
     config = cell.config
     start = preset(config.preset, env=config.env, agent=config.agent).to_json()
     arguments = ["train", config.env, "--agent", config.agent, "--preset", config.preset, "--seed", str(config.seed)]
