@@ -4,10 +4,15 @@
     python benchmarks/tables.py benchmarks/results/hybrid.csv --measure success --at 100000
 
     python benchmarks/tables.py benchmarks/results/control39_100k.csv --at 100000 --paper
+    python benchmarks/tables.py benchmarks/results/today.csv --columns 100000 250000 500000
 
 A row for each task, a column for each agent. Figures are those of the last evaluation, or of that at the step given;
 seeds are in their order. With `--paper` there is a column of the paper's AQL after 200M steps, how many it took each
 seed to have as much for the first time, and a row of means.
+
+With `--columns` the rows are how `aql` got on instead: its evaluations after so many steps, the mean of the last five,
+the first one that is no less than the paper's, minutes; then the paper and published agents after 500k steps of the
+environment. What was not run that far has its last figure in the means.
 """
 
 import argparse
@@ -19,6 +24,14 @@ from pathlib import Path
 from aql.report.curves import reference
 
 Curve = list[tuple[int, float, float]]  # steps, seconds, measure
+
+SCORES = Path(__file__).parent / "peers_published" / "control_suite_scores.csv"
+PUBLISHED = {  # source, agent and steps as they count them: 500k steps of the environment each
+    "SAC": ("pytorch_sac-repo", "SAC", 500_000),
+    "MR.Q": ("mrq-repo (agent steps, repeat 2)", "MR.Q", 250_000),
+    "TD-MPC2": ("tdmpc2-repo", "tdmpc2", 500_000),
+}
+LAST = 5  # evaluations whose mean is told, since single ones go up and down
 
 
 def read(path: Path, measure: str) -> dict[tuple[str, str], dict[int, Curve]]:
@@ -68,6 +81,50 @@ def final(task: str) -> float:
     return math.nan if paper is None or paper.final is None else paper.final
 
 
+def published() -> dict[tuple[str, str], float]:
+    """Scores by agent, as named in `PUBLISHED`, and task."""
+    names = {key: name for name, key in PUBLISHED.items()}
+    with SCORES.open(newline="") as file:
+        rows = [((row["source"], row["agent"], int(row["steps"])), row) for row in csv.DictReader(file)]
+    return {(names[key], row["task"]): float(row["mean_return"]) for key, row in rows if key in names}
+
+
+def progress(curves: dict[tuple[str, str], dict[int, Curve]], columns: list[int]) -> list[list[str]]:
+    """A row for each task and seed of `aql`, after those of the headings; the last one has means over tasks."""
+    scores = published()
+    of_steps = [f"{steps // 1000}k" for steps in columns]
+    headings = [
+        "task",
+        *of_steps,
+        f"mean of the last {LAST}",
+        "best",
+        "as the paper",
+        "minutes",
+        "paper, 200M",
+        *PUBLISHED,
+    ]
+    rows: list[list[str]] = []
+    for (task, agent), seeds in curves.items():
+        for seed, curve in sorted(seeds.items()) if agent == "aql" else ():
+            at = {steps: f"{value:.0f}" for steps, _, value in curve}
+            values = [value for _, _, value in curve]
+            (first,) = passed({seed: curve}, final(task))
+            rows.append([task if len(seeds) == 1 else f"{task}, seed {seed}"])
+            rows[-1] += [at.get(steps, "") for steps in columns]
+            rows[-1] += [f"{sum(values[-LAST:]) / len(values[-LAST:]):.0f}", f"{max(values):.0f}"]
+            rows[-1] += [
+                "no" if first is None else f"{first[0] / 1000:g}k",
+                f"{curve[-1][1] / 60:.0f}",
+                f"{final(task):.0f}",
+            ]
+            rows[-1] += [f"{scores[name, task]:.0f}" if (name, task) in scores else "" for name in PUBLISHED]
+    tasks = list(dict.fromkeys(task for task, agent in curves if agent == "aql"))
+    means = [f"{mean(curves, 'aql', tasks, steps):.0f}" for steps in columns]
+    paper = sum(map(final, tasks)) / len(tasks)
+    rows.append(["mean", *means, "", "", "", "", f"{paper:.0f}", *[""] * len(PUBLISHED)])
+    return [headings, *rows]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path)
@@ -75,7 +132,13 @@ def main() -> None:
     parser.add_argument("--at", type=int, help="step whose evaluation is shown; default: the last one")
     parser.add_argument("--pass", dest="marks", nargs="*", default=[], metavar="TASK=RETURN")
     parser.add_argument("--paper", action="store_true", help="what the paper's AQL has after 200M steps, and means")
+    parser.add_argument("--columns", type=int, nargs="+", metavar="STEPS", help="how `aql` got on, beside others")
     arguments = parser.parse_args()
+    if arguments.columns:
+        headings, *rows = progress(read(arguments.results, arguments.measure), arguments.columns)
+        for row in (headings, ["---"] * len(headings), *rows):
+            print(f"| {' | '.join(row)} |")
+        return
     marks = {task: float(value) for task, _, value in (mark.partition("=") for mark in arguments.marks)}
     curves = read(arguments.results, arguments.measure)
     tasks, agents = (list(dict.fromkeys(key[i] for key in curves)) for i in (0, 1))

@@ -48,3 +48,19 @@ def test_a_mark_is_passed_by_the_first_evaluation_with_no_less() -> None:
     assert tables.passed(seeds, 40) == [(30, 180.0, 50.0), None]
     assert tables.cell(seeds, None, None, 40) == "50, 20 (0.03k); the paper's: 0.03k, never"
     assert tables.cell(seeds, 20, 30, None) == "30, 20 (0.02k); 30 after 2.5, 1.0 min"
+
+
+def test_progress_is_told_beside_the_paper_and_published_agents() -> None:
+    walk = [(steps * 100, 60.0 * steps, value) for steps, value in enumerate((100.0, 500.0, 970.0, 900.0, 960.0), 1)]
+    curves = {
+        ("walker-walk", "aql"): {0: walk},
+        ("stacker-stack_4", "aql"): {0: walk[:1], 1: walk[:2]},
+        ("walker-walk", "exact"): {0: walk},
+    }
+    _, first, second, third, means = tables.progress(curves, [100, 500])
+    assert first[:-4] == ["walker-walk", "100", "960", "686", "970", "0.3k", "5"]
+    assert first[-3:] == ["896", "969", "979"]
+    assert second[:-4] == ["stacker-stack_4, seed 0", "100", "", "100", "100", "0.1k", "1"]
+    assert third[:-4] == ["stacker-stack_4, seed 1", "100", "", "300", "500", "0.1k", "2"]
+    assert third[-3:] == ["", "", ""]
+    assert means[:3] == ["mean", "100", "630"]  # (960 + (100 + 500) / 2) / 2
