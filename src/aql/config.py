@@ -33,11 +33,6 @@ class Config:
         "how actors spread between the two: geometrically, or the first tenth high and the rest low",
     )
     epsilon_per_subaction: bool = _field(True, "explore in each sub-action by itself instead of the whole action")
-    epsilon_subactions: int = _field(
-        0,
-        "sub-actions that an epsilon is meant for: where there are more, D, each explores less, by the square of this "
-        "over D; 0 is any number",
-    )
     exploration_hold: float = _field(
         1.0,
         "decisions that chance holds on to a sub-action for, on average, in the most curious actor; in the least "
@@ -51,6 +46,11 @@ class Config:
     random_steps: int = _field(2_000, "actor steps with uniform actions before learning starts")
 
     # Search.
+    few_subactions: int = _field(
+        0,
+        "sub-actions up to which the best action is found: no pessimism there. Where there are more, D, there is; each "
+        "explores less, by the square of this over D; nothing is magnified; 0: all of this is as it is set",
+    )
     num_proposal: int = _field(32, "N, candidates from the proposal when acting")
     num_uniform: int = _field(32, "M, uniform candidates when acting")
     uniform_share: float = _field(
@@ -83,7 +83,6 @@ class Config:
     pessimism: float = _field(
         1.0, "deviations of the critics that targets subtract from their mean; of two critics, 1 leaves the smaller"
     )
-    pessimism_subactions: int = _field(0, "sub-actions up to which targets are not pessimistic; 0: they always are")
     proposal_layers: tuple[int, ...] = _field((256, 128), "units of the tower of the proposal, or of the policy")
     bias_unit: float = _field(1.0, "what a critic's last bias counts: the larger, the faster it goes to where Q is")
     layer_norm: bool = _field(True, "layer norm in the state tower of critics and values")
@@ -167,8 +166,7 @@ class Config:
         ]
         not_negative = [
             *("seed", "random_steps", "num_uniform", "learner_num_uniform", "memory_size", "workers", "max_restarts"),
-            *("replayed_per_new", "epsilon_subactions", "pessimism_subactions", "greedy_averages"),
-            "growth_updates",
+            *("replayed_per_new", "few_subactions", "greedy_averages", "growth_updates"),
         ]
         for name in at_least_one:
             self._require(name, getattr(self, name) >= 1, "at least 1")
@@ -207,6 +205,23 @@ class Config:
     def _require(self, name: str, holds: bool, expected: str) -> None:
         if not holds:
             raise UserError(f"{name} is {getattr(self, name)}: expected {expected}")
+
+    def for_subactions(self, number: int) -> "Config":
+        """The settings as they apply to actions with so many sub-actions.
+
+        Among a few, a search finds the best action, and what critics promise too much is what makes actors try things.
+        Among many it finds what critics are wrong about. A body with 21 joints falls when chance holds some of them,
+        whatever the others do: so each explores less, by the square, which leaves fewer of them to chance at a time,
+        too. And its many sensors drown in their own signs.
+        """
+        if not self.few_subactions:
+            return self
+        if number <= self.few_subactions:
+            return dataclasses.replace(self, pessimism=0.0)
+        less = (self.few_subactions / number) ** 2 if self.epsilon_per_subaction else 1.0
+        return dataclasses.replace(
+            self, magnification=0.0, epsilon_low=self.epsilon_low * less, epsilon_high=self.epsilon_high * less
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Plain types, as in config.json."""
@@ -345,10 +360,9 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
             "random_steps": 4_000,
             "epsilon_low": 0.01,
             "epsilon_high": 0.3,
-            "epsilon_subactions": 6,
             "exploration_hold": 16.0,
             "optimism": 1.0,
-            "pessimism_subactions": 6,
+            "few_subactions": 6,
             "most_reward": 1.0,
             "small_values": 0.1,
             "bias_unit": 30.0,
@@ -385,7 +399,7 @@ FOR_AGENT: dict[str, dict[str, dict[str, Any]]] = {
     "d3pg": {
         "fast": {
             "target_ema": 0.01,
-            "pessimism_subactions": 0,
+            "few_subactions": 0,
             "prediction_weight": 0.0,
             "small_values": 0.0,
             "bias_unit": 1.0,

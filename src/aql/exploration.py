@@ -20,21 +20,16 @@ class Curiosity(NamedTuple):
     keep: jax.Array  # [B] probability that chance holds on to what it does
 
 
-def spread_curiosity(config: Config, index: np.ndarray, total: int, dimensions: int) -> Curiosity:
+def spread_curiosity(config: Config, index: np.ndarray, total: int) -> Curiosity:
     """Of the actors with these places among all (Horgan et al. 2018; the paper's first tenth explores more).
 
     Who leaves more to chance also holds on for longer: some actors go far, while others refine what is found.
-
-    Where sub-actions explore one by one and there are many, each does it less: a body with 21 joints falls when chance
-    holds a few of them, whatever the others do. By the square, so that chance rules fewer of them at a time, too.
     """
     low, high = config.epsilon_low, config.epsilon_high
     place = index / max(1, total - 1)
     if config.epsilon_spacing == "tenth":
         place = (index < max(1, total // 10)).astype(float)
     epsilon = low ** (1 - place) * high**place if low > 0 else place * high
-    if config.epsilon_per_subaction and config.epsilon_subactions:
-        epsilon = epsilon * min(1, config.epsilon_subactions / dimensions) ** 2
     keep = 1 - config.exploration_hold**-place
     return Curiosity(jnp.asarray(epsilon, jnp.float32), jnp.asarray(keep, jnp.float32))
 

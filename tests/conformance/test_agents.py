@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -440,9 +441,9 @@ def test_only_actors_that_explore_are_optimists() -> None:
         ("21-d", {}, [-1.0, 2.0]),
         ("21-d", {"pessimism": 0.5}, [0.0, 3.0]),
         ("21-d", {"pessimism": 0.0}, [1.0, 4.0]),
-        ("21-d", {"pessimism_subactions": 20}, [-1.0, 2.0]),
-        ("21-d", {"pessimism_subactions": 21}, [1.0, 4.0]),
-        ("single", {"pessimism_subactions": 7}, [1.0, 4.0]),
+        ("21-d", {"few_subactions": 20}, [-1.0, 2.0]),
+        ("21-d", {"few_subactions": 21}, [1.0, 4.0]),
+        ("single", {"few_subactions": 7}, [1.0, 4.0]),
     ],
 )
 def test_targets_are_as_pessimistic_as_told(space: str, settings: Any, expected: Any) -> None:
@@ -521,15 +522,23 @@ def test_epsilons_in_numbers(settings: Any, total: int, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("space", "settings", "expected"),
     [
-        ("single", {"epsilon_subactions": 7}, [0.09, 0.27]),
-        ("21-d", {"epsilon_subactions": 7}, [0.01, 0.03]),  # a third of 21, squared
-        ("21-d", {"epsilon_subactions": 0}, [0.09, 0.27]),
-        ("21-d", {"epsilon_subactions": 7, "epsilon_per_subaction": False}, [0.09, 0.27]),
+        ("single", {"few_subactions": 7}, [0.09, 0.27]),
+        ("21-d", {"few_subactions": 7}, [0.01, 0.03]),  # a third of 21, squared
+        ("21-d", {"few_subactions": 0}, [0.09, 0.27]),
+        ("21-d", {"few_subactions": 7, "epsilon_per_subaction": False}, [0.09, 0.27]),
     ],
 )
 def test_where_there_are_many_subactions_each_explores_less(space: str, settings: Any, expected: Any) -> None:
     agent, _ = _make("uniform", space, epsilon_low=0.09, epsilon_high=0.27, **settings)
     np.testing.assert_allclose(agent.init_actors(np.arange(2), 2).curiosity.epsilon, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("few", "expected"), [(0, 2), (20, 1), (21, 2)])
+def test_the_sensors_of_a_body_with_many_joints_are_not_magnified(few: int, expected: int) -> None:
+    agent, _ = _make("uniform", "21-d", magnification=10.0, few_subactions=few)
+    state = agent.init(jax.random.key(0))
+    kernel = state.params.network.critics[0]["params"]["state_tower"]["Dense_0"]["kernel"]
+    assert len(kernel) == expected * math.prod(OBSERVATION)
 
 
 def test_epsilon_belongs_to_the_place_among_all_actors() -> None:

@@ -28,7 +28,7 @@ def make(config: Config, env: EnvSpec) -> Agent:
     """The agent that the config names, for the environment."""
     if config.agent not in AGENTS:
         raise unknown("agent", config.agent, AGENTS, "`aql agents` lists them")
-    return AGENTS[config.agent].build(config, env)
+    return AGENTS[config.agent].build(config.for_subactions(env.action_space.dimensions), env)
 
 
 def _space(config: Config, env: EnvSpec, discretise: bool) -> ActionSpace:

@@ -129,13 +129,8 @@ class CriticAgent(NetworkAgent):
         return Evaluated(self._critic, critics, states)
 
     def _judge(self, said: jax.Array) -> jax.Array:
-        """What critics say [critics, B] -> the Q that a target bootstraps with [B].
-
-        A search among many sub-actions finds what critics are wrong about; one among few hardly does, and there what
-        they promise too much is what makes actors try things.
-        """
-        pessimism = self.config.pessimism if self.space.dimensions > self.config.pessimism_subactions else 0.0
-        return scale(self.config).expand(jnp.mean(said, axis=0) - pessimism * jnp.std(said, axis=0))
+        """What critics say [critics, B] -> the Q that a target bootstraps with [B]."""
+        return scale(self.config).expand(jnp.mean(said, axis=0) - self.config.pessimism * jnp.std(said, axis=0))
 
     def _critic_gradients(
         self,

@@ -96,7 +96,7 @@ class QLearning(CriticAgent):
 
     def init_actors(self, index: np.ndarray, total: int) -> ActorState:
         """How curious each actor is, and nothing to remember."""
-        curiosity = spread_curiosity(self.config, index, total, self.space.dimensions)
+        curiosity = spread_curiosity(self.config, index, total)
         whims = no_whims(len(index), self.space.dimensions, self.config.epsilon_per_subaction)
         return ActorMemory(
             curiosity, self._embedding.init_memory(len(index)), whims, decisions=jnp.zeros(len(index), jnp.int32)
