@@ -87,9 +87,6 @@ class Config:
     bias_unit: float = _field(1.0, "what a critic's last bias counts: the larger, the faster it goes to where Q is")
     layer_norm: bool = _field(True, "layer norm in the state tower of critics and values")
     gaussian_std: float = _field(0.5, "fixed deviation of a Gaussian proposal or policy")
-    growth_updates: int = _field(
-        0, "updates after which networks get twice as wide, each unit becoming two that may part; 0: never"
-    )
 
     # Experience.
     unroll_length: int = _field(1, "T, transitions in an unroll")
@@ -166,7 +163,7 @@ class Config:
         ]
         not_negative = [
             *("seed", "random_steps", "num_uniform", "learner_num_uniform", "memory_size", "workers", "max_restarts"),
-            *("replayed_per_new", "few_subactions", "greedy_averages", "growth_updates"),
+            *("replayed_per_new", "few_subactions", "greedy_averages"),
         ]
         for name in at_least_one:
             self._require(name, getattr(self, name) >= 1, "at least 1")
@@ -331,10 +328,10 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # Control steps are so short that one action hardly matters: returns over eight of them tell good ones apart, and
     # stop where an action was worth less than a*, be it chance or a policy of long ago that chose it.
     # Which gait or grip is found early decides, so actors try what the critics disagree on. With that less chance will
-    # do for most of them; the others hold on to theirs, which finds what is far away. As much chance in each joint as a
-    # cheetah lives with makes a humanoid fall. Up to six sub-actions targets are means of the critics: the smaller one
-    # gives hoppers up before they are found. With 21 it is needed. Values are in the tens there, and a policy stays
-    # curious only if its entropy counts among them. No task there pays more than 1 a step.
+    # do for most of them; the others hold on to theirs, which finds what is far away. Six sub-actions are few, and 14
+    # many: with the smaller critic in targets hoppers are given up before they are found, and humanoids need it. Values
+    # are in the tens there, and a policy stays curious only if its entropy counts among them. No task there pays more
+    # than 1 a step.
     # How often Q is corrected counts for more than how wide it is: small networks in small batches are updated once for
     # each step of the environment. Few of the learner's candidates are uniform: where Q says nothing yet, they win as
     # often as others, and would teach the proposal to be uniform. Critics that also predict what follows tell actions

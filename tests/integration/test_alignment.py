@@ -27,7 +27,6 @@ class CountingAgent:
 
     def __init__(self, space: ActionSpace) -> None:
         self.space = space
-        self.env = EnvSpec((3,), space)
 
     def init(self, key: Any) -> Any:
         return {}

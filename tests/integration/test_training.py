@@ -20,7 +20,7 @@ from aql.config import Config
 from aql.errors import UserError
 from aql.runtime import checkpoint, local
 
-# Odd numbers, so that unrolls are left over in the queue when a checkpoint is written. Networks grow on the way.
+# Odd numbers, so that unrolls are left over in the queue when a checkpoint is written.
 TINY: dict[str, Any] = {
     "env": "toy/chain",
     "agent": "aql",
@@ -39,7 +39,6 @@ TINY: dict[str, Any] = {
     "replay_capacity": 150,
     "batch_size": 5,
     "updates_per_call": 2,
-    "growth_updates": 99,
     "greedy_averages": 2,
     "eval_every": 600,
     "eval_episodes": 2,

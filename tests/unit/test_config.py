@@ -50,7 +50,6 @@ INVALID: dict[str, list[Any]] = {
     "target_ema": [0, -0.1, 1.5],
     "greedy_averages": [-1, 1.5],
     "greedy_turn": [0, -1],
-    "growth_updates": [-1, 1.5],
     "entropy_weight": [-0.01, float("nan"), float("inf")],
     "policy_entropy_weight": [-0.01, float("nan"), float("inf")],
     "image_torso": ["large"],

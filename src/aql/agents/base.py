@@ -52,11 +52,6 @@ class Agent(Protocol):
     """Pure: state and keys go in and come out."""
 
     @property
-    def env(self) -> EnvSpec:
-        """What it was made for."""
-        ...
-
-    @property
     def space(self) -> ActionSpace:
         """The actions it chooses from: the environment's, discretised if the agent does that."""
         ...

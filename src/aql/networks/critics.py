@@ -38,25 +38,6 @@ def _mean(x: jax.Array) -> jax.Array:
 standardise.defvjp(_standardise_forward, _standardise_backward)
 
 
-def weights(module: nn.Module, name: str, init: nn.initializers.Initializer, shape: tuple[int, ...]) -> jax.Array:
-    """A parameter of a module: of this shape at first, later as large as it has grown (see `runtime.growth`)."""
-    if module.has_variable("params", name):
-        return module.get_variable("params", name)
-    return module.param(name, init, shape)
-
-
-class Linear(nn.Module):
-    """A linear layer of units whose number may grow."""
-
-    size: int
-
-    @nn.compact
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """[..., F] -> [..., size]."""
-        kernel = weights(self, "kernel", nn.initializers.lecun_normal(), (x.shape[-1], self.size))
-        return x @ kernel + weights(self, "bias", nn.initializers.zeros, (self.size,))
-
-
 class Tower(nn.Module):
     """Linear layers with ReLU between them; the last one stays linear."""
 
@@ -67,7 +48,7 @@ class Tower(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         """[..., F] -> [..., sizes[-1]]."""
         for i, size in enumerate(self.sizes):
-            x = Linear(size, name=f"Dense_{i}")(x if i == 0 else nn.relu(x))
+            x = nn.Dense(size)(x if i == 0 else nn.relu(x))
             if self.layer_norm:
                 x = standardise(x)
         return x
@@ -83,7 +64,7 @@ class ActionTower(nn.Module):
     def __call__(self, action: jax.Array) -> jax.Array:
         """[..., D] -> [..., size]."""
         shape = (len(self.space.feature_owner), self.size)
-        return self.space.project(action, weights(self, "kernel", nn.initializers.lecun_normal(), shape))
+        return self.space.project(action, self.param("kernel", nn.initializers.lecun_normal(), shape))
 
 
 class Head(nn.Module):

@@ -6,11 +6,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from aql import agents
 from aql.agents.base import Agent, LearnerState, Metrics, Params
 from aql.config import Config
 from aql.experience import Unroll, concatenate
-from aql.runtime import checkpoint, growth, seeding
+from aql.runtime import checkpoint, seeding
 
 
 class Learner:
@@ -20,9 +19,7 @@ class Learner:
         self._agent = agent
         self._config = config
         self._key = seeding.key(config.seed, "learn")
-        self._init_key = seeding.key(config.seed, "init")
-        self._state: LearnerState = jax.jit(agent.init)(self._init_key)
-        self._has_grown = False
+        self._state: LearnerState = jax.jit(agent.init)(seeding.key(config.seed, "init"))
         self._update = _jit_updates(agent)
         self._pending: list[Unroll] = []
         self._calls = 0
@@ -49,27 +46,18 @@ class Learner:
             return
         queue = concatenate(self._pending)
         while len(queue.reward) >= batch * calls:
-            if 0 < self._config.growth_updates <= self.updates and not self._has_grown:
-                self._state = growth.grow(self._state, self._shape_when_grown(), seeding.key(self._config.seed, "grow"))
-                self._has_grown = True
             chunk = queue.map(lambda leaf: leaf[: batch * calls].reshape(calls, batch, *leaf.shape[1:]))
             queue = queue.map(lambda leaf: leaf[batch * calls :])
             self._state, self.metrics = self._update(self._state, self._key, np.uint32(self._calls), chunk)
             self._calls += 1
         self._pending = [queue] if len(queue.reward) else []
 
-    def _shape_when_grown(self) -> LearnerState:
-        """The state of an agent that has been as wide from the beginning, without its numbers."""
-        wide = agents.make(growth.wider(self._config), self._agent.env)
-        return jax.eval_shape(wide.init, self._init_key)
-
     def get_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and plain values that a checkpoint needs."""
         arrays = {f"state/{name}": leaf for name, leaf in checkpoint.flatten(self._state).items()}
         if self._pending:
             arrays |= {f"pending/{name}": leaf for name, leaf in concatenate(self._pending).named().items()}
-        metrics = {name: float(m) for name, m in self.metrics.items()}
-        return arrays, {"calls": self._calls, "has_grown": self._has_grown, "metrics": metrics}
+        return arrays, {"calls": self._calls, "metrics": {name: float(m) for name, m in self.metrics.items()}}
 
     def set_state(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
         """The inverse of `get_state`."""
@@ -77,9 +65,7 @@ class Learner:
         for name, leaf in arrays.items():
             group, _, rest = name.partition("/")
             groups[group][rest] = leaf
-        self._has_grown = meta.get("has_grown", False)
-        like = self._shape_when_grown() if self._has_grown else self._state
-        self._state = checkpoint.unflatten(like, groups["state"])
+        self._state = checkpoint.unflatten(self._state, groups["state"])
         self._pending = [Unroll.from_named(groups["pending"])] if groups["pending"] else []
         self._calls = meta["calls"]
         self.metrics = meta["metrics"]
