@@ -18,7 +18,7 @@ import numpy as np
 from measuring import write_csv
 
 from aql import metrics, runs
-from aql.config import preset
+from aql.presets import preset
 from aql.sweep import config_hash
 
 STEPS = {"cartpole-swingup": 80_000, "walker-walk": 60_000}

@@ -30,7 +30,8 @@ from measuring import write_csv
 
 from aql import agents, compile_cache, envs
 from aql.agents.base import EnvSpec, Params
-from aql.config import Config, preset
+from aql.config import Config
+from aql.presets import preset
 from aql.runs import commit
 from aql.runtime import cluster, local
 from aql.runtime.learner import Learner

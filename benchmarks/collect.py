@@ -12,7 +12,8 @@ from typing import Any
 from measuring import write_csv
 
 from aql import runs
-from aql.config import Config, preset
+from aql.config import Config
+from aql.presets import preset
 from aql.sweep.results import COLUMNS, evaluations
 
 OF_THE_RUN = {"env", "agent", "preset", "seed", "steps", "eval_every", "eval_episodes", "checkpoint_every", "log_every"}

@@ -30,9 +30,10 @@ from measuring import write_csv
 
 from aql import agents, compile_cache, envs
 from aql.agents.base import Agent, EnvSpec
-from aql.config import Config, preset
+from aql.config import Config
 from aql.envs.base import TimeStep, no_masks
 from aql.experience import Unroll
+from aql.presets import preset
 from aql.runs import commit
 from aql.runtime.actor import jit_act
 

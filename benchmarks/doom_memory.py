@@ -20,10 +20,11 @@ from measuring import write_csv
 from aql import agents
 from aql.actions import ActionSpace
 from aql.agents.base import EnvSpec
-from aql.config import Config, preset
+from aql.config import Config
 from aql.envs.base import TimeStep, no_masks
 from aql.envs.doom import actions
 from aql.experience import Unroll
+from aql.presets import preset
 from aql.replay import Replay
 from aql.runs import commit
 

@@ -25,8 +25,8 @@ from measuring import write_csv
 
 from aql import compile_cache, envs, runs
 from aql.agents.q_learning import ActingParams
-from aql.config import preset
 from aql.envs.base import VectorEnv
+from aql.presets import preset
 from aql.runtime.actor import jit_act
 from aql.runtime.local import Trainer
 

@@ -27,8 +27,8 @@ from measuring import decide, one_core, random_step, seconds_per_call, update, w
 from aql import compile_cache
 from aql.actions import ActionSpace, Discrete, Interval, SubAction
 from aql.agents.base import EnvSpec
-from aql.config import preset
 from aql.experience import Unroll
+from aql.presets import preset
 from aql.replay import Replay
 from aql.report.drawing import COLOURS, GREY, STYLE
 from aql.runs import commit

@@ -20,7 +20,7 @@ from measuring import decide, seconds_per_call, step_and_collect, write_csv
 
 from aql import compile_cache, envs
 from aql.agents.base import EnvSpec
-from aql.config import preset
+from aql.presets import preset
 from aql.runs import commit
 from aql.search import blocks
 

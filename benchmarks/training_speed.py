@@ -26,9 +26,10 @@ from measuring import one_core, random_unrolls, seconds_per_call, step_and_colle
 
 from aql import agents, compile_cache, envs
 from aql.agents.base import EnvSpec
-from aql.config import Config, preset
+from aql.config import Config
 from aql.envs.base import TimeStep
 from aql.envs.wrappers import Wrapper
+from aql.presets import preset
 from aql.runs import commit
 from aql.runtime.local import Trainer
 

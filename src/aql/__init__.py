@@ -3,8 +3,9 @@
 from aql.actions import ActionSpace, Discrete, Interval
 from aql.agents import AGENTS
 from aql.api import AQL, load
-from aql.config import Config, preset
+from aql.config import Config
 from aql.errors import UserError
+from aql.presets import preset
 
 __version__ = "0.1.0"
 

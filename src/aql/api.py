@@ -11,12 +11,13 @@ import numpy as np
 
 from aql import compile_cache, envs, nested, runs
 from aql.agents.base import ActorState, EnvSpec, Mode
-from aql.config import Config, preset
+from aql.config import Config
 from aql.envs.base import TimeStep, VectorEnv, no_masks
 from aql.envs.gym_vector import GymVector
 from aql.errors import UserError
 from aql.evaluation import Evaluator
 from aql.metrics import Progress
+from aql.presets import preset
 from aql.runtime import checkpoint, seeding
 from aql.runtime.actor import jit_act
 from aql.runtime.local import Result, Trainer

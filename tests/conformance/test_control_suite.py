@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 
 from aql import envs
-from aql.config import FOR_ENV
 from aql.envs import control
 from aql.envs.base import TimeStep
 from aql.envs.serial import SerialVector
+from aql.presets import FOR_ENV
 
 suite = pytest.importorskip("dm_control") and control.load_suite()
 mujoco = pytest.importorskip("mujoco")

@@ -25,7 +25,6 @@ import aql
 from aql import envs
 from aql.actions import Discrete, Interval
 from aql.cli import main
-from aql.config import preset
 from aql.envs import doom
 from aql.envs.doom import actions, engine, maps, process, scenarios, watchdog
 from aql.envs.doom.levels import LEVELS, ExploreEnv
@@ -35,6 +34,7 @@ from aql.envs.gym import GymEnv
 from aql.envs.threaded import ThreadedVector
 from aql.envs.wrappers import Finite, Repeated
 from aql.errors import UserError
+from aql.presets import preset
 from aql.runtime.local import Trainer
 
 NOTHING = np.array([3, 3, 1, 1, 0, 0, 0])

@@ -13,7 +13,7 @@ import aql
 from aql import agents, cli, metrics, runs
 from aql.actions import ActionSpace
 from aql.agents.base import EnvSpec
-from aql.config import preset
+from aql.presets import preset
 from aql.runtime import checkpoint, local
 
 TINY: dict[str, Any] = {

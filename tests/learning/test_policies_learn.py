@@ -8,9 +8,9 @@ import pytest
 from toy_training import embed, greedy_return, train
 
 import aql
-from aql.config import preset
 from aql.envs import toys
 from aql.networks import apply
+from aql.presets import preset
 from aql.runtime.local import Trainer
 
 SMALL: dict[str, Any] = {

@@ -9,8 +9,9 @@ import pytest
 
 from aql import envs
 from aql.agents import AGENTS
-from aql.config import FOR_AGENT, FOR_ENV, PRESETS, Config, preset
+from aql.config import Config
 from aql.errors import UserError
+from aql.presets import FOR_AGENT, FOR_ENV, PRESETS, preset
 
 FIELDS = [field.name for field in dataclasses.fields(Config)]
 

@@ -13,11 +13,11 @@ from gymnasium.utils.env_checker import check_env
 
 from aql import agents, envs
 from aql.agents.base import EnvSpec
-from aql.config import preset
 from aql.envs.hybrid import HYBRIDS
 from aql.envs.hybrid.allocation import Allocation
 from aql.errors import UserError
 from aql.evaluation import Evaluator
+from aql.presets import preset
 
 ACCELERATE, TURN, BRAKE = range(3)
 RUN, HOP, LEAP = range(3)

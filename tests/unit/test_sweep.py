@@ -13,8 +13,9 @@ import pytest
 from rich.console import Console
 
 from aql import cli, runs, sweep
-from aql.config import Config, preset
+from aql.config import Config
 from aql.errors import UserError
+from aql.presets import preset
 from aql.sweep import results, runner, suites
 
 SUITE = """
@@ -242,7 +243,7 @@ class TestSuites:
 
 class TestHash:
     def test_stable_across_processes(self) -> None:
-        code = "from aql import config, sweep; print(sweep.config_hash(config.preset('fast', gamma=0.5)))"
+        code = "from aql import presets, sweep; print(sweep.config_hash(presets.preset('fast', gamma=0.5)))"
         environment = os.environ | {"PYTHONHASHSEED": "1"}
         told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
         assert told.stdout.strip() == sweep.config_hash(preset("fast", gamma=0.5))

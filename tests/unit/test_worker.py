@@ -11,9 +11,10 @@ import pytest
 
 from aql import agents, envs
 from aql.agents.base import EnvSpec
-from aql.config import Config, preset
+from aql.config import Config
 from aql.envs.base import TimeStep
 from aql.envs.wrappers import Finite
+from aql.presets import preset
 from aql.runtime.worker import Delivery, Share, Worker, decisions_per_call, share_out
 
 TINY: dict[str, Any] = {

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from aql import envs
-from aql.config import preset
 from aql.envs.wrappers import Repeated
 from aql.errors import UserError
+from aql.presets import preset
 
 
 def test_a_held_action_equals_the_same_action_several_times() -> None:

@@ -7,8 +7,8 @@ import tyro
 from rich.console import Console
 
 from aql.commands.arguments import parse
-from aql.config import preset
 from aql.errors import UserError
+from aql.presets import preset
 
 
 def check_env(arguments: list[str]) -> int:

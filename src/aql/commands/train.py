@@ -9,8 +9,9 @@ import tyro
 from rich.console import Console
 
 from aql.commands.arguments import parse, value_of
-from aql.config import Config, preset
+from aql.config import Config
 from aql.errors import UserError
+from aql.presets import preset
 
 
 @dataclass(frozen=True)

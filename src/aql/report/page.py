@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from aql import metrics, runs
-from aql.config import Config, preset
+from aql.config import Config
 from aql.errors import UserError
+from aql.presets import preset
 from aql.report import curves, drawing
 from aql.report.curves import Curve
 

@@ -17,8 +17,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from aql.config import preset
 from aql.errors import UserError
+from aql.presets import preset
 from aql.sweep.results import State, begun_config, check_suite, check_unchanged, lock_folder, state_of, write_results
 from aql.sweep.suites import UNHASHED, Cell, Suite, check_names, config_hash, expand
 

@@ -24,8 +24,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from aql.config import PRESETS, Config, preset
+from aql.config import Config
 from aql.errors import UserError, unknown
+from aql.presets import PRESETS, preset
 
 SHIPPED = Path(__file__).parent / "shipped"
 UNHASHED = ("env", "agent", "preset", "seed", "steps")
