@@ -4,15 +4,16 @@
     python benchmarks/tables.py benchmarks/results/hybrid.csv --measure success --at 100000
 
     python benchmarks/tables.py benchmarks/results/control39_100k.csv --at 100000 --paper
-    python benchmarks/tables.py benchmarks/results/today.csv --columns 100000 250000 500000
+    python benchmarks/tables.py benchmarks/results/today.csv --columns 100000 250000 500000    # several files are one
 
 A row for each task, a column for each agent. Figures are those of the last evaluation, or of that at the step given;
 seeds are in their order. With `--paper` there is a column of the paper's AQL after 200M steps, how many it took each
 seed to have as much for the first time, and a row of means.
 
 With `--columns` the rows are how `aql` got on instead: its evaluations after so many steps, the mean of the last five,
-the first one that is no less than the paper's, minutes; then the paper and published agents after 500k steps of the
-environment. What was not run that far has its last figure in the means.
+the first one that is no less than the paper's, minutes; then the paper and published agents after as many steps of the
+environment as their headings say. What was not run that far has its last figure in the means. Below, each published
+agent beside `aql` on the tasks that both have, `aql` by the mean of its last five evaluations up to 500k steps.
 """
 
 import argparse
@@ -26,21 +27,27 @@ from aql.report.curves import reference
 Curve = list[tuple[int, float, float]]  # steps, seconds, measure
 
 SCORES = Path(__file__).parent / "peers_published" / "control_suite_scores.csv"
-PUBLISHED = {  # source, agent and steps as they count them: 500k steps of the environment each
-    "SAC": ("pytorch_sac-repo", "SAC", 500_000),
-    "MR.Q": ("mrq-repo (agent steps, repeat 2)", "MR.Q", 250_000),
-    "TD-MPC2": ("tdmpc2-repo", "tdmpc2", 500_000),
+PUBLISHED = {  # source, agent and steps as they count them; the headings have steps of the environment
+    "SAC, 500k": ("pytorch_sac-repo", "SAC", 500_000),
+    "SAC, 1M": ("pytorch_sac-repo", "SAC", 1_000_000),
+    "MR.Q, 500k": ("mrq-repo (agent steps, repeat 2)", "MR.Q", 250_000),
+    "TD-MPC2, 500k": ("tdmpc2-repo", "tdmpc2", 500_000),
+    "D4PG, 5M": ("tonic_data", "D4PG", 5_000_000),
+    "MPO, 5M": ("tonic_data", "MPO", 5_000_000),
 }
+TOLD = ["SAC, 500k", "MR.Q, 500k", "TD-MPC2, 500k", "D4PG, 5M"]  # task by task
+COMPARED_AT = 500_000
 LAST = 5  # evaluations whose mean is told, since single ones go up and down
 
 
-def read(path: Path, measure: str) -> dict[tuple[str, str], dict[int, Curve]]:
+def read(paths: list[Path], measure: str) -> dict[tuple[str, str], dict[int, Curve]]:
     """The curves of each seed, by task and agent."""
     curves: dict[tuple[str, str], dict[int, Curve]] = defaultdict(lambda: defaultdict(list))
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            point = (int(row["actor_steps"]), float(row["seconds"]), float(row[measure]))
-            curves[row["task"].partition("/")[2], row["agent"]][int(row["seed"])].append(point)
+    for path in paths:
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                point = (int(row["actor_steps"]), float(row["seconds"]), float(row[measure]))
+                curves[row["task"].partition("/")[2], row["agent"]][int(row["seed"])].append(point)
     return curves
 
 
@@ -101,7 +108,7 @@ def progress(curves: dict[tuple[str, str], dict[int, Curve]], columns: list[int]
         "as the paper",
         "minutes",
         "paper, 200M",
-        *PUBLISHED,
+        *TOLD,
     ]
     rows: list[list[str]] = []
     for (task, agent), seeds in curves.items():
@@ -117,17 +124,37 @@ def progress(curves: dict[tuple[str, str], dict[int, Curve]], columns: list[int]
                 f"{curve[-1][1] / 60:.0f}",
                 f"{final(task):.0f}",
             ]
-            rows[-1] += [f"{scores[name, task]:.0f}" if (name, task) in scores else "" for name in PUBLISHED]
+            rows[-1] += [f"{scores[name, task]:.0f}" if (name, task) in scores else "" for name in TOLD]
     tasks = list(dict.fromkeys(task for task, agent in curves if agent == "aql"))
     means = [f"{mean(curves, 'aql', tasks, steps):.0f}" for steps in columns]
     paper = sum(map(final, tasks)) / len(tasks)
-    rows.append(["mean", *means, "", "", "", "", f"{paper:.0f}", *[""] * len(PUBLISHED)])
+    rows.append(["mean", *means, "", "", "", "", f"{paper:.0f}", *[""] * len(TOLD)])
     return [headings, *rows]
+
+
+def comparison(curves: dict[tuple[str, str], dict[int, Curve]]) -> list[list[str]]:
+    """A row for each published agent: means over the tasks that it and `aql` have, after those of the headings."""
+    scores = published()
+    ours = {
+        task: sum(map(recent, seeds.values())) / len(seeds) for (task, agent), seeds in curves.items() if agent == "aql"
+    }
+    rows = [["beside", "tasks", "its mean", "`aql`", "paper, 200M"]]
+    for name in PUBLISHED:
+        tasks = [task for task in ours if (name, task) in scores]
+        of_each = ([scores[name, task] for task in tasks], [ours[task] for task in tasks], map(final, tasks))
+        rows.append([name, str(len(tasks)), *(f"{sum(values) / max(1, len(tasks)):.0f}" for values in of_each)])
+    return rows
+
+
+def recent(curve: Curve) -> float:
+    """The mean of the last evaluations, of those up to where agents are compared."""
+    values = [value for steps, _, value in curve if steps <= COMPARED_AT][-LAST:]
+    return sum(values) / len(values)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", type=Path)
+    parser.add_argument("results", type=Path, nargs="+")
     parser.add_argument("--measure", default="return")
     parser.add_argument("--at", type=int, help="step whose evaluation is shown; default: the last one")
     parser.add_argument("--pass", dest="marks", nargs="*", default=[], metavar="TASK=RETURN")
@@ -135,9 +162,11 @@ def main() -> None:
     parser.add_argument("--columns", type=int, nargs="+", metavar="STEPS", help="how `aql` got on, beside others")
     arguments = parser.parse_args()
     if arguments.columns:
-        headings, *rows = progress(read(arguments.results, arguments.measure), arguments.columns)
-        for row in (headings, ["---"] * len(headings), *rows):
-            print(f"| {' | '.join(row)} |")
+        read_curves = read(arguments.results, arguments.measure)
+        for headings, *rows in (progress(read_curves, arguments.columns), comparison(read_curves)):
+            for row in (headings, ["---"] * len(headings), *rows):
+                print(f"| {' | '.join(row)} |")
+            print()
         return
     marks = {task: float(value) for task, _, value in (mark.partition("=") for mark in arguments.marks)}
     curves = read(arguments.results, arguments.measure)

@@ -58,9 +58,19 @@ def test_progress_is_told_beside_the_paper_and_published_agents() -> None:
         ("walker-walk", "exact"): {0: walk},
     }
     _, first, second, third, means = tables.progress(curves, [100, 500])
-    assert first[:-4] == ["walker-walk", "100", "960", "686", "970", "0.3k", "5"]
-    assert first[-3:] == ["896", "969", "979"]
-    assert second[:-4] == ["stacker-stack_4, seed 0", "100", "", "100", "100", "0.1k", "1"]
-    assert third[:-4] == ["stacker-stack_4, seed 1", "100", "", "300", "500", "0.1k", "2"]
-    assert third[-3:] == ["", "", ""]
+    assert first[:-5] == ["walker-walk", "100", "960", "686", "970", "0.3k", "5"]
+    assert first[-4:] == ["896", "969", "979", "965"]
+    assert second[:-5] == ["stacker-stack_4, seed 0", "100", "", "100", "100", "0.1k", "1"]
+    assert third[:-5] == ["stacker-stack_4, seed 1", "100", "", "300", "500", "0.1k", "2"]
+    assert third[-4:] == ["", "", "", "77"]
     assert means[:3] == ["mean", "100", "630"]  # (960 + (100 + 500) / 2) / 2
+
+
+def test_published_agents_are_compared_on_the_tasks_that_both_have() -> None:
+    curves = {
+        ("walker-walk", "aql"): {0: [(100_000, 60.0, 900.0)], 1: [(500_000, 60.0, 940.0), (600_000, 60.0, 0.0)]},
+        ("stacker-stack_4", "aql"): {0: [(steps, 60.0, float(steps)) for steps in range(10, 80, 10)]},
+    }
+    rows = {name: row for name, *row in tables.comparison(curves)}
+    assert rows["SAC, 500k"] == ["1", "896", "920", "966"]
+    assert rows["D4PG, 5M"] == ["2", "521", "485", "523"]  # (965 + 77) / 2, (920 + 50) / 2: the last five of seven
