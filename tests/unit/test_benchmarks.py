@@ -3,6 +3,7 @@
 import math
 
 import jax
+import mean_curve
 import numpy as np
 import pytest
 import tables
@@ -74,3 +75,17 @@ def test_published_agents_are_compared_on_the_tasks_that_both_have() -> None:
     rows = {name: row for name, *row in tables.comparison(curves)}
     assert rows["SAC, 500k"] == ["1", "896", "920", "966"]
     assert rows["D4PG, 5M"] == ["2", "521", "485", "523"]  # (965 + 77) / 2, (920 + 50) / 2: the last five of seven
+
+
+def test_a_task_that_has_ended_counts_with_its_last_evaluation() -> None:
+    curves = {
+        "short": {0: [(10, 1.0, 100.0)], 1: [(10, 1.0, 300.0), (20, 2.0, 500.0)]},
+        "long": {0: [(5, 1.0, 0.0), (20, 2.0, 700.0), (30, 3.0, 900.0)]},
+    }
+    assert mean_curve.mean_over_tasks(curves) == [(10, 0.0, 100.0), (20, 0.0, 500.0), (30, 0.0, 600.0)]
+
+
+def test_published_means_are_over_the_papers_tasks() -> None:
+    assert len(mean_curve.tasks()) == 39
+    assert mean_curve.published_means(mean_curve.tasks())["D4PG"] == pytest.approx(481, abs=0.5)
+    assert mean_curve.papers_averages()["AQL"][-1][2] == pytest.approx(571, abs=2)
