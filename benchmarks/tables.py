@@ -43,9 +43,13 @@ LAST = 5  # evaluations whose mean is told, since single ones go up and down
 def read(paths: list[Path], measure: str) -> dict[tuple[str, str], dict[int, Curve]]:
     """The curves of each seed, by task and agent."""
     curves: dict[tuple[str, str], dict[int, Curve]] = defaultdict(lambda: defaultdict(list))
+    origin: dict[tuple[str, str, str], Path] = {}
     for path in paths:
         with path.open(newline="") as file:
             for row in csv.DictReader(file):
+                run = (row["task"], row["agent"], row["seed"])
+                if origin.setdefault(run, path) != path:
+                    raise SystemExit(f"{' '.join(run)} is in {origin[run]} and in {path}: give files of different runs")
                 point = (int(row["actor_steps"]), float(row["seconds"]), float(row[measure]))
                 curves[row["task"].partition("/")[2], row["agent"]][int(row["seed"])].append(point)
     return curves

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from aql.metrics import Progress
 from aql.presets import preset
 from aql.runtime import checkpoint, seeding
 from aql.runtime.actor import jit_act
-from aql.runtime.local import Result, Trainer
+from aql.runtime.local import Result, Trainer, signals_into
 
 Environment = str | gymnasium.Env | gymnasium.vector.VectorEnv | Callable[[], gymnasium.Env]
 Callback = Callable[[dict[str, Any]], bool | None]
@@ -81,11 +82,14 @@ class AQL:
             if callback is not None and callback({"actor_steps": actor_steps, **metrics}) is False:
                 going_on = False
 
-        with Progress(end, self.actor_steps, quiet=not progress) as line:
-            while self.actor_steps < end and going_on:
+        stopped = threading.Event()
+        with Progress(end, self.actor_steps, quiet=not progress) as line, signals_into(stopped):
+            while self.actor_steps < end and going_on and not stopped.is_set():
                 self._trainer.step(report)
                 result = self._trainer.result
                 line.update(self.actor_steps, self._trainer.recent_return, result.mean if result else None)
+        if stopped.is_set():
+            raise KeyboardInterrupt
         return self
 
     def predict(

@@ -74,14 +74,17 @@ class Config:
     normalise_observations: bool = _field(True, "scale observations by their running mean and deviation")
     magnification: float = _field(
         0.0,
-        "how many times larger what is near 0 of an observation is seen once more, beside its scaled numbers; 0: not",
+        "how many times larger what is near 0 of an observation is seen once more, beside its scaled numbers, unless "
+        "there are more than few_subactions; 0: not",
     )
 
     # Networks.
     critic_layers: tuple[int, ...] = _field((256, 256), "units of the state tower of critics and values")
     num_critics: int = _field(2, "critics in the ensemble")
     pessimism: float = _field(
-        1.0, "deviations of the critics that targets subtract from their mean; of two critics, 1 leaves the smaller"
+        1.0,
+        "deviations of the critics that targets subtract from their mean, unless there are few_subactions; of two "
+        "critics, 1 leaves the smaller",
     )
     proposal_layers: tuple[int, ...] = _field((256, 128), "units of the tower of the proposal, or of the policy")
     bias_unit: float = _field(1.0, "what a critic's last bias counts: the larger, the faster it goes to where Q is")

@@ -190,10 +190,13 @@ class Progress:
             self._history.popleft()
         if self._quiet:
             return
-        if self._live:
-            self._live.update(self._live_line(now, closing), refresh=True)
-        else:
-            self._console.print(self._plain_line(now, closing), soft_wrap=True, highlight=False, markup=False)
+        try:
+            if self._live:
+                self._live.update(self._live_line(now, closing), refresh=True)
+            else:
+                self._console.print(self._plain_line(now, closing), soft_wrap=True, highlight=False, markup=False)
+        except (OSError, SystemExit):  # the terminal or pipe is gone (rich exits then); the run is not
+            self._quiet, self._live = True, None
 
     def _speed(self) -> float:
         """Steps per second over the recent window; 0 before anything has happened."""

@@ -1,11 +1,14 @@
 """The folder of a run: what was decided, what was measured, and checkpoints to go on from."""
 
+import fcntl
 import importlib.metadata
 import json
 import re
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,9 +54,28 @@ def read_config(run: Path) -> Config:
     if not path.is_file():
         raise UserError(f"{run} is not a run: it has no {CONFIG}; name the folder that `aql train` printed")
     try:
-        return Config.from_json(json.loads(path.read_text())["config"])
+        facts = json.loads(path.read_text())
+        values = facts["config"]
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise UserError(f"{path} cannot be read ({error}): restore it, or train again") from error
+    try:
+        return Config.from_json(values)
+    except UserError as error:
+        source = facts.get("commit") or facts.get("versions", {}).get("aql")
+        raise UserError(
+            f"{path} was written by another aql ({source}): {error}; use that one, or train again"
+        ) from error
+
+
+@contextmanager
+def alone_in(run: Path) -> Iterator[None]:
+    """Holds the run's lock: two processes that train one run would remove each other's checkpoints."""
+    with (run / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{run} is being trained by another process: wait for it, or stop it first") from None
+        yield
 
 
 class Restored(NamedTuple):

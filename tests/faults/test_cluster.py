@@ -74,7 +74,7 @@ class Nodes:
         return self._answer()
 
     def close(self) -> None:
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=300)
 
     def _answer(self) -> str:
         assert self._process.stdout is not None
@@ -120,7 +120,7 @@ def train_until(condition: Callable[[], bool], run: Path, nodes: Nodes, **settin
 
     def watch() -> None:
         nonlocal held
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while running.is_set() and not held and time.monotonic() < deadline:
             time.sleep(0.05)
             held = condition()
@@ -168,9 +168,10 @@ def test_a_run_on_ray_is_a_run(nodes: Nodes, tmp_path: Path) -> None:
     assert model.actor_steps == result.actor_steps
     assert model.learn(TINY["random_steps"] // 2, progress=False).actor_steps > result.actor_steps
     # As many updates for a step as in one process, but for what waits in queues: every two steps of an actor after the
-    # random ones make a new unroll, which brings one replayed one; 8 make an update.
+    # random ones make a new unroll, which brings one replayed one; 8 make an update. A worker that starts late may have
+    # made none of its random ones.
     updates = (result.actor_steps - TINY["random_steps"]) // 2 * 2 / 8
-    assert updates - 12 <= last(run, "updates") <= updates
+    assert updates - 12 <= last(run, "updates") <= updates + TINY["random_steps"] / 2 / 8
     # The first unrolls to be learned from were acted without a single update behind them.
     assert last(run, "param_lag") < last(run, "updates") / 2
 
@@ -352,13 +353,13 @@ def test_a_stopped_driver_saves_and_takes_everything_along(
 ) -> None:
     run = tmp_path / "run"
     process = driver("toy/chain", *OPTIONS, "--steps", str(FOREVER), "--out", str(run))
-    wait_for(lambda: learns(run), 90)
+    wait_for(lambda: learns(run), 300)
     assert len(marked(process.mark)) >= 5  # driver, two workers, and at least two processes of Ray
     if number == signal.SIGINT:
         os.killpg(process.pid, number)  # as a terminal does it
     else:
         process.send_signal(number)
-    wait_for(lambda: not marked(process.mark), 10)
+    wait_for(lambda: not marked(process.mark), 90)
     output, errors = process.communicate()
     assert process.returncode == 130, errors
     assert "Traceback" not in errors
@@ -370,19 +371,19 @@ def test_a_killed_driver_leaves_no_orphans_and_can_be_resumed(driver: Callable[.
     run = tmp_path / "run"
     arguments = [*OPTIONS, "--checkpoint-every", "200", "--steps", str(FOREVER), "--out", str(run)]
     process = driver("toy/chain", *arguments)
-    wait_for(lambda: learns(run) and checkpoint.latest(run) is not None, 90)
+    wait_for(lambda: learns(run) and checkpoint.latest(run) is not None, 300)
     process.kill()
     process.wait()
     wait_for(lambda: not marked(process.mark), 120)  # two small helpers of Ray take a minute to notice
     steps = saved_steps(run)
     process = driver("--resume", str(run), "--steps", str(steps + 400), "--quiet")
-    output, errors = process.communicate(timeout=90)
+    output, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     assert "return" in output.splitlines()[-1]
     rows = metrics.read(run)
     assert [row["actor_steps"] for row in rows] == sorted(row["actor_steps"] for row in rows)
     assert rows[-1]["actor_steps"] >= steps + 400
-    wait_for(lambda: not marked(process.mark), 10)
+    wait_for(lambda: not marked(process.mark), 90)
 
 
 # Errors.

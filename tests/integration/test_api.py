@@ -1,5 +1,7 @@
 """The Python API: familiar, typed, and the same training as the command's."""
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,22 @@ def test_save_does_not_overwrite_what_it_did_not_write(trained: aql.AQL, tmp_pat
     with pytest.raises(aql.UserError, match="not overwritten"):
         trained.save(tmp_path)
     assert (tmp_path / "precious.txt").read_text() == "keep me"
+
+
+def test_an_interrupt_comes_between_two_steps() -> None:
+    """Not between an action and what it brings: learning goes on afterwards as if it had not been interrupted."""
+
+    def callback(_: dict[str, Any]) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    model = aql.AQL("toy/bandit-discrete", **SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        model.learn(2_000, callback, progress=False)
+    assert model.actor_steps == 400  # the first line of metrics
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    straight = aql.AQL("toy/bandit-discrete", **SMALL)
+    results = model.learn(600, progress=False).evaluate(10), straight.learn(1_000, progress=False).evaluate(10)
+    assert results[0]._replace(seconds=0) == results[1]._replace(seconds=0)
 
 
 def test_the_callback_sees_metrics_and_can_stop() -> None:

@@ -128,15 +128,23 @@ def test_another_seed_gives_another_run(straight: Any, tmp_path: Path) -> None:
     assert _rows(run) != _rows(tmp_path / "other")
 
 
+KILLED = """
+import os, signal, sys
+from aql import cli
+from aql.runtime import checkpoint
+
+checkpoint.prune = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # what comes right after the first checkpoint
+cli.main(sys.argv[1:])
+"""
+
+
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: Any) -> Path:
     """The same run, killed by SIGKILL after its first checkpoint and resumed by the command."""
     run = tmp_path_factory.mktemp("killed") / "run"
     runs.create(run, _config())
-    with _command("train", "--resume", str(run)) as process:
-        _wait_for(lambda: checkpoint.latest(run) is not None, process)
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
+    killed = subprocess.run([sys.executable, "-c", KILLED, "train", "--resume", str(run)], check=False, timeout=300)
+    assert killed.returncode == -signal.SIGKILL
     step = int(_last(run).name)
     assert 0 < step < TINY["steps"], "it was not killed on its way"
     with _command("train", "--resume", str(run)) as process:
@@ -197,7 +205,7 @@ def test_a_real_task_across_a_kill(tmp_path: Path) -> None:
 # Stopping.
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_stopped_run_saves_and_can_go_on(tmp_path: Path, number: signal.Signals) -> None:
     run = tmp_path / "run"
     runs.create(run, _config(steps=10**7, checkpoint_every=10**7, eval_every=10**7))
@@ -205,7 +213,7 @@ def test_a_stopped_run_saves_and_can_go_on(tmp_path: Path, number: signal.Signal
         log = run / metrics.FILE
         _wait_for(lambda: log.exists() and len(log.read_text().splitlines()) > 5, process)
         process.send_signal(number)
-        output, errors = process.communicate(timeout=60)
+        output, errors = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert f"aql train --resume {run}" in " ".join(output.split())
@@ -227,6 +235,48 @@ def test_a_run_that_is_stopped_while_it_reports_saves_too(tmp_path: Path, monkey
     with pytest.raises(KeyboardInterrupt):
         _train(tmp_path / "run", checkpoint_every=10**7)
     assert checkpoint.load(_last(tmp_path / "run"))[1]["actor_steps"] == 8  # two steps of four actors
+
+
+def test_a_run_goes_on_when_nobody_listens_any_more(tmp_path: Path) -> None:
+    """`aql train | head -1`: the pipe of the progress line is gone."""
+    run = tmp_path / "run"
+    runs.create(run, _config())
+    with _command("train", "--resume", str(run)) as process:
+        assert "toy/chain" in process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(300) == 0, process.stderr.read()
+    assert int(_last(run).name) == TINY["steps"]
+
+
+def test_a_run_is_trained_by_one_process(tmp_path: Path, capsys: Any) -> None:
+    run = tmp_path / "run"
+    _train(run)
+    with runs.alone_in(run):
+        assert cli.main(["train", "--resume", str(run), "--steps", "3000"]) == 2
+    assert f"{run} is being trained by another process" in capsys.readouterr().err
+    assert runs.read_config(run).steps == TINY["steps"]
+
+
+def test_an_agent_that_is_lost_does_not_replace_a_sound_one(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(UserError, match=r"is (nan|inf) after .* updates.*--learning_rate.*its last checkpoint is kept"):
+        _train(run, learning_rate=1e30, checkpoint_every=8)
+    arrays, _ = checkpoint.load(_last(run))
+    assert all(np.isfinite(leaf).all() for leaf in arrays["agent"].values())
+
+
+def test_a_run_of_another_version_is_named(tmp_path: Path, capsys: Any) -> None:
+    run = tmp_path / "run"
+    runs.create(run, _config())
+    facts = json.loads((run / "config.json").read_text())
+    facts["config"]["growth"] = 1
+    (run / "config.json").write_text(json.dumps(facts | {"commit": "0123456789ab"}))
+    assert cli.main(["train", "--resume", str(run)]) == 2
+    errors = capsys.readouterr().err
+    assert len(errors.splitlines()) == 1
+    assert all(
+        words in errors for words in (f"{run}/config.json was written by another aql (0123456789ab)", "'growth'")
+    )
 
 
 SLOW_ENV = """
@@ -259,13 +309,13 @@ def test_a_run_that_is_stopped_in_an_evaluation_does_not_play_it_to_its_end(tmp_
     with _command("train", "--resume", str(run), cwd=tmp_path, env=found | {"SECONDS": "0.5"}) as process:
         _wait_for((tmp_path / "evaluating").exists, process)
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert checkpoint.load(_last(run))[1]["actor_steps"] == 4
     assert not any("eval_return_mean" in row for row in metrics.read(run))
     with _command("train", "--resume", str(run), cwd=tmp_path, env=found | {"SECONDS": "0"}) as process:
-        output, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=300)
     assert "return 500.0 +- 0.0 over 1 greedy" in " ".join(output.split())
 
 

@@ -1,6 +1,7 @@
 """What benchmarks compute from their measurements: a mistake there looks like a result."""
 
 import math
+from pathlib import Path
 
 import jax
 import mean_curve
@@ -89,3 +90,12 @@ def test_published_means_are_over_the_papers_tasks() -> None:
     assert len(mean_curve.tasks()) == 39
     assert mean_curve.published_means(mean_curve.tasks())["D4PG"] == pytest.approx(481, abs=0.5)
     assert mean_curve.papers_averages()["AQL"][-1][2] == pytest.approx(571, abs=2)
+
+
+def test_a_run_that_is_in_two_files_is_refused(tmp_path: Path) -> None:
+    row = "suite,task,agent,seed,actor_steps,seconds,return\nx,control/walker-walk,aql,0,100,1.0,50.0\n"
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text(row)
+    assert tables.read([tmp_path / "a.csv"], "return") == {("walker-walk", "aql"): {0: [(100, 1.0, 50.0)]}}
+    with pytest.raises(SystemExit, match=r"control/walker-walk aql 0 is in .*a\.csv and in .*b\.csv"):
+        tables.read([tmp_path / "a.csv", tmp_path / "b.csv"], "return")

@@ -57,7 +57,7 @@ def test_one_call_of_each_worker_feeds_one_call_of_the_learner() -> None:
     assert decisions_per_call(preset("fast", env="toy/chain", workers=2), Share(0, 4)) == 2
     assert decisions_per_call(preset("fast", env="toy/chain", workers=1), Share(0, 8)) == 2
     assert decisions_per_call(preset("fast", env="toy/chain", workers=8), Share(0, 1)) == 2
-    # control tasks: 4 actors bring 512 unrolls, of which 64 would do: one unroll of 8 steps is the least that there is.
+    # control tasks: 4 actors bring 256 unrolls, of which 128 would do: one unroll of 8 steps is the least there is.
     assert decisions_per_call(preset("fast", workers=2), Share(0, 4)) == 8
     # paper: 12 actors bring 36 unrolls, of which 4 would do: one unroll of 30 steps is the least that there is.
     assert decisions_per_call(preset("paper", workers=8), Share(0, 12)) == 30

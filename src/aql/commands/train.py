@@ -70,18 +70,19 @@ def train(arguments: list[str]) -> int:
     search = local.check(config)
     if options.resume is None:
         runs.create(run, config)
-    else:
-        runs.write_config(run, config)
     console = Console(highlight=False)
-    if not options.quiet:
-        about = f"{config.agent} ({search}), preset {config.preset}, seed {config.seed}"
-        console.print(f"[bold]{config.env}[/]  {about}  ->  {run}", soft_wrap=True)
-    try:
-        acting = cluster.on_ray(options.ray) if config.workers else local.in_process
-        result = local.train(config, run, options.resume is not None, options.quiet, acting)
-    except KeyboardInterrupt:
-        console.print(f"stopped; go on with: aql train --resume {run}", soft_wrap=True)
-        raise
+    with runs.alone_in(run):
+        if options.resume is not None:
+            runs.write_config(run, config)
+        if not options.quiet:
+            about = f"{config.agent} ({search}), preset {config.preset}, seed {config.seed}"
+            console.print(f"[bold]{config.env}[/]  {about}  ->  {run}", soft_wrap=True)
+        try:
+            acting = cluster.on_ray(options.ray) if config.workers else local.in_process
+            result = local.train(config, run, options.resume is not None, options.quiet, acting)
+        except KeyboardInterrupt:
+            console.print(f"stopped; go on with: aql train --resume {run}", soft_wrap=True)
+            raise
     print(
         f"{config.env} {config.agent}: return {result.mean:.1f} +- {result.std:.1f} over {result.episodes} greedy "
         f"episodes after {result.actor_steps:,} steps in {result.seconds:.0f} s ({run})"

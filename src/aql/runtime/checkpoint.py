@@ -43,25 +43,36 @@ def save(folder: Path, arrays: Mapping[str, Mapping[str, np.ndarray]], meta: dic
     """
     temporary = _temporary(folder)
     shutil.rmtree(temporary, ignore_errors=True)  # what a killed process left
-    temporary.mkdir(parents=True)
+    try:
+        _write(temporary, arrays, meta)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(temporary, ignore_errors=True)  # room for the next try
+        raise UserError(
+            f"{folder} cannot be written ({error}): free some space; checkpoints before it stand"
+        ) from error
+    replaced = _put_aside(folder) if folder.exists() else None
+    os.rename(temporary, folder)
+    _sync(folder.parent)
+    if replaced:
+        shutil.rmtree(replaced)
+
+
+def _write(folder: Path, arrays: Mapping[str, Mapping[str, np.ndarray]], meta: dict[str, Any]) -> None:
+    """Puts all files of a checkpoint into a new folder, and on the disk."""
+    folder.mkdir(parents=True)
     files = {}
     for group, named in arrays.items():
-        path = temporary / f"{group}.safetensors"
+        path = folder / f"{group}.safetensors"
         # safetensors writes the memory as it lies, so strided arrays must be made contiguous first.
         save_file({name: np.asarray(array, order="C") for name, array in named.items()}, path)
         _sync(path)
         files[path.name] = {"sha256": _sha256(path), "size": path.stat().st_size}
     # Through JSON and back, so that what is hashed is what `load` will read.
     body = json.loads(json.dumps({"format": FORMAT, "files": files, "meta": meta}))
-    manifest = temporary / MANIFEST
+    manifest = folder / MANIFEST
     manifest.write_text(json.dumps(body | {"sha256": _sha256_of_body(body)}, indent=1) + "\n", encoding="utf-8")
     _sync(manifest)
-    _sync(temporary)
-    replaced = _put_aside(folder) if folder.exists() else None
-    os.rename(temporary, folder)
-    _sync(folder.parent)
-    if replaced:
-        shutil.rmtree(replaced)
+    _sync(folder)
 
 
 def load(folder: Path, groups: Collection[str] | None = None) -> tuple[Arrays, dict[str, Any]]:

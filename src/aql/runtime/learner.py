@@ -1,6 +1,7 @@
 """The learner's half of Algorithm 2: batches unrolls and updates the agent, several updates in one compiled call."""
 
 import functools
+import math
 from typing import Any
 
 import jax
@@ -8,8 +9,13 @@ import numpy as np
 
 from aql.agents.base import Agent, LearnerState, Metrics, Params
 from aql.config import Config
+from aql.errors import UserError
 from aql.experience import Unroll, concatenate
 from aql.runtime import checkpoint, seeding
+
+
+class DivergedError(UserError):
+    """Learning has come to nothing: what it would go on with, or save, are no numbers."""
 
 
 class Learner:
@@ -35,6 +41,17 @@ class Learner:
         """Updates made."""
         return self._calls * self._config.updates_per_call
 
+    def measured(self) -> dict[str, float]:
+        """The metrics of the last update. Raises `DivergedError` if one of them is no number any more."""
+        measured = {name: float(value) for name, value in self.metrics.items()}
+        for name, value in measured.items():
+            if not math.isfinite(value):
+                raise DivergedError(
+                    f"{name} is {value} after {self.updates:,} updates, so the agent is lost: train again with a "
+                    "smaller --learning_rate, or with rewards of the size of 1"
+                )
+        return measured
+
     def add(self, unrolls: Unroll) -> None:
         """Queues unrolls [n, T+1, ...]."""
         self._pending.append(unrolls)
@@ -57,7 +74,7 @@ class Learner:
         arrays = {f"state/{name}": leaf for name, leaf in checkpoint.flatten(self._state).items()}
         if self._pending:
             arrays |= {f"pending/{name}": leaf for name, leaf in concatenate(self._pending).named().items()}
-        return arrays, {"calls": self._calls, "metrics": {name: float(m) for name, m in self.metrics.items()}}
+        return arrays, {"calls": self._calls, "metrics": self.measured()}
 
     def set_state(self, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
         """The inverse of `get_state`."""

@@ -20,7 +20,7 @@ from aql.experience import Unroll
 from aql.metrics import MetricsWriter, Progress
 from aql.runtime import checkpoint
 from aql.runtime.actor import Actor
-from aql.runtime.learner import Learner
+from aql.runtime.learner import DivergedError, Learner
 
 KEPT_CHECKPOINTS = 2
 
@@ -109,7 +109,7 @@ def train(config: Config, run: Path, resume: bool = False, quiet: bool = False, 
         if resume:
             writer.truncate_after(_resume(trainer, run))
         progress = stack.enter_context(Progress(config.steps, trainer.actor.steps, quiet=quiet))
-        stack.enter_context(_turn_signals_into(stopped))  # after Ray, which has handlers of its own
+        stack.enter_context(signals_into(stopped))  # after Ray, which has handlers of its own
 
         def save() -> None:
             trainer.save(checkpoint.folder_of(run, trainer.actor.steps))
@@ -121,8 +121,7 @@ def train(config: Config, run: Path, resume: bool = False, quiet: bool = False, 
                 with suppress(StoppedError):
                     trainer.step(writer.write)
             except Exception as error:
-                trainer.write(checkpoint.folder_of(run, trainer.actor.steps))
-                kept = f"the agent as of step {trainer.actor.steps:,} is kept: aql train --resume {run}"
+                kept = _keep(trainer, run)
                 if isinstance(error, UserError):
                     raise UserError(f"{error}; {kept}") from error
                 error.add_note(kept)
@@ -138,6 +137,17 @@ def train(config: Config, run: Path, resume: bool = False, quiet: bool = False, 
             return trainer.result or trainer.evaluate(writer.write)
         except StoppedError:
             raise KeyboardInterrupt from None
+
+
+def _keep(trainer: "Trainer", run: Path) -> str:
+    """Saves what can be saved when training has failed, and says so, whatever else fails now."""
+    try:
+        trainer.write(checkpoint.folder_of(run, trainer.actor.steps))
+    except DivergedError:
+        return f"its last checkpoint is kept, if there is one: aql eval {run}"
+    except Exception as error:
+        return f"the agent as of step {trainer.actor.steps:,} could not be saved: {error}"
+    return f"the agent as of step {trainer.actor.steps:,} is kept: aql train --resume {run}"
 
 
 def _resume(trainer: "Trainer", run: Path) -> int:
@@ -194,9 +204,8 @@ class Trainer:
         if unrolls is not None:
             self.learner.add(unrolls)
         if _passed(before, self.actor.steps, self._config.log_every):
-            metrics = {name: float(value) for name, value in self.learner.metrics.items()}
             known = {"seconds": self.seconds, "updates": self.learner.updates, "return_mean": self.recent_return}
-            report(self.actor.steps, **known, **metrics, **self.actor.metrics())
+            report(self.actor.steps, **known, **self.learner.measured(), **self.actor.metrics())
         ends = before < self._config.steps <= self.actor.steps
         if ends or _passed(before, self.actor.steps, self._config.eval_every):
             self.evaluate(report)
@@ -252,12 +261,17 @@ def _passed(before: int, after: int, every: int) -> bool:
 
 
 @contextmanager
-def _turn_signals_into(stopped: threading.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM set the event, so that a step is never cut in half."""
+def signals_into(stopped: threading.Event) -> Iterator[None]:
+    """Ctrl-C, a polite end and a closed terminal (unless `nohup` has it ignored) set the event.
+
+    So a step is never cut in half.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield  # signals reach the main thread only
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    if before[signal.SIGHUP] == signal.SIG_IGN:
+        del before[signal.SIGHUP]
 
     def restore() -> None:
         for number, handler in before.items():

@@ -204,10 +204,10 @@ class Runner:
     def _stop(self) -> None:
         """Lets every process write its checkpoint; a second interrupt does not wait for that."""
         processes = [process for _, process in self._running.values()]
-        if processes:
-            self._say(f"stopping: {len(processes)} runs write a checkpoint (Ctrl-C again: at once)", always=True)
         for process in processes:
             process.terminate()
+        if processes:
+            self._say(f"stopping: {len(processes)} runs write a checkpoint (Ctrl-C again: at once)", always=True)
         try:
             for process in processes:
                 process.wait()
