@@ -4,16 +4,16 @@
     python benchmarks/tables.py benchmarks/results/hybrid.csv --measure success --at 100000
 
     python benchmarks/tables.py benchmarks/results/control39_100k.csv --at 100000 --paper
-    python benchmarks/tables.py benchmarks/results/today.csv --columns 100000 250000 500000    # several files are one
+    python benchmarks/tables.py benchmarks/results/paper_tasks.csv --columns 100000 250000 500000    # several files are one
 
 A row for each task, a column for each agent. Figures are those of the last evaluation, or of that at the step given;
 seeds are in their order. With `--paper` there is a column of the paper's AQL after 200M steps, how many it took each
 seed to have as much for the first time, and a row of means.
 
-With `--columns` the rows are how `aql` got on instead: its evaluations after so many steps, the mean of the last five,
-the first one that is no less than the paper's, minutes; then the paper and published agents after as many steps of the
-environment as their headings say. What was not run that far has its last figure in the means. Below, each published
-agent beside `aql` on the tasks that both have, `aql` by the mean of its last five evaluations up to 500k steps.
+With `--columns` the rows are how `aql` got on instead: its evaluations after so many steps, the mean of the last five
+(of the last half, where there are few), the first one that is no less than the paper's, minutes; then the paper and
+published agents after as many steps of the environment as their headings say. What was not run that far has its last figure in the means. Below, each published
+agent beside `aql` on the tasks that both have, `aql` by the mean of its last evaluations up to 500k steps.
 """
 
 import argparse
@@ -37,7 +37,7 @@ PUBLISHED = {  # source, agent and steps as they count them; the headings have s
 }
 TOLD = ["SAC, 500k", "MR.Q, 500k", "TD-MPC2, 500k", "D4PG, 5M"]  # task by task
 COMPARED_AT = 500_000
-LAST = 5  # evaluations whose mean is told, since single ones go up and down
+LAST = 5  # evaluations whose mean is told, since single ones go up and down; half of them, where there are few
 
 
 def read(paths: list[Path], measure: str) -> dict[tuple[str, str], dict[int, Curve]]:
@@ -122,7 +122,7 @@ def progress(curves: dict[tuple[str, str], dict[int, Curve]], columns: list[int]
             (first,) = passed({seed: curve}, final(task))
             rows.append([task if len(seeds) == 1 else f"{task}, seed {seed}"])
             rows[-1] += [at.get(steps, "") for steps in columns]
-            rows[-1] += [f"{sum(values[-LAST:]) / len(values[-LAST:]):.0f}", f"{max(values):.0f}"]
+            rows[-1] += [f"{recent(curve):.0f}", f"{max(values):.0f}"]
             rows[-1] += [
                 "no" if first is None else f"{first[0] / 1000:g}k",
                 f"{curve[-1][1] / 60:.0f}",
@@ -140,7 +140,9 @@ def comparison(curves: dict[tuple[str, str], dict[int, Curve]]) -> list[list[str
     """A row for each published agent: means over the tasks that it and `aql` have, after those of the headings."""
     scores = published()
     ours = {
-        task: sum(map(recent, seeds.values())) / len(seeds) for (task, agent), seeds in curves.items() if agent == "aql"
+        task: sum(recent(curve, COMPARED_AT) for curve in seeds.values()) / len(seeds)
+        for (task, agent), seeds in curves.items()
+        if agent == "aql"
     }
     rows = [["beside", "tasks", "its mean", "`aql`", "paper, 200M"]]
     for name in PUBLISHED:
@@ -150,9 +152,10 @@ def comparison(curves: dict[tuple[str, str], dict[int, Curve]]) -> list[list[str
     return rows
 
 
-def recent(curve: Curve) -> float:
-    """The mean of the last evaluations, of those up to where agents are compared."""
-    values = [value for steps, _, value in curve if steps <= COMPARED_AT][-LAST:]
+def recent(curve: Curve, at: float = math.inf) -> float:
+    """The mean of the last evaluations, of those up to a step."""
+    values = [value for steps, _, value in curve if steps <= at]
+    values = values[-max(1, min(LAST, len(values) // 2)) :]
     return sum(values) / len(values)
 
 
