@@ -4,7 +4,7 @@
     python benchmarks/tables.py benchmarks/results/hybrid.csv --measure success --at 100000
 
     python benchmarks/tables.py benchmarks/results/control39_100k.csv --at 100000 --paper
-    python benchmarks/tables.py benchmarks/results/paper_tasks.csv --columns 100000 250000 500000    # several files are one
+    python benchmarks/tables.py benchmarks/results/paper_tasks.csv --columns 100000 250000 500000
 
 A row for each task, a column for each agent. Figures are those of the last evaluation, or of that at the step given;
 seeds are in their order. With `--paper` there is a column of the paper's AQL after 200M steps, how many it took each
@@ -12,8 +12,9 @@ seed to have as much for the first time, and a row of means.
 
 With `--columns` the rows are how `aql` got on instead: its evaluations after so many steps, the mean of the last five
 (of the last half, where there are few), the first one that is no less than the paper's, minutes; then the paper and
-published agents after as many steps of the environment as their headings say. What was not run that far has its last figure in the means. Below, each published
-agent beside `aql` on the tasks that both have, `aql` by the mean of its last evaluations up to 500k steps.
+published agents after as many steps of the environment as their headings say. What was not run that far has its last
+figure in the means. Below, each published agent beside `aql` on the tasks that both have, `aql` by the mean of its last
+evaluations up to 500k steps. Several files are one.
 """
 
 import argparse
