@@ -29,12 +29,13 @@ def tasks() -> list[str]:
 
 
 def mean_over_tasks(curves: dict[str, dict[int, Curve]]) -> Curve:
-    """From the step on at which every task has been evaluated, at all steps at which one of them was."""
-    begin = max(curve[0][0] for seeds in curves.values() for curve in seeds.values())
-    steps = {step for seeds in curves.values() for curve in seeds.values() for step, _, _ in curve if step >= begin}
-    of_tasks = [[reached(seeds, at) for at in sorted(steps)] for seeds in curves.values()]
+    """At the step at which every task has been evaluated, and at its multiples."""
+    every = max(curve[0][0] for seeds in curves.values() for curve in seeds.values())
+    end = max(curve[-1][0] for seeds in curves.values() for curve in seeds.values())
+    steps = range(every, end + 1, every)
+    of_tasks = [[reached(seeds, at) for at in steps] for seeds in curves.values()]
     means = [[np.mean([value for _, _, value in seeds.values()]) for seeds in task] for task in of_tasks]
-    return [(step, 0.0, float(mean)) for step, mean in zip(sorted(steps), np.mean(means, axis=0), strict=True)]
+    return [(step, 0.0, float(mean)) for step, mean in zip(steps, np.mean(means, axis=0), strict=True)]
 
 
 def papers_averages() -> dict[str, Curve]:
