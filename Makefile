@@ -8,7 +8,7 @@ INSTALLED := .venv/.installed
 RUN := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench docs
+.PHONY: help setup demo test lint bench
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,13 +34,11 @@ demo: setup ## train on cartpole-swingup for some minutes, then draw its curve, 
 test: lint ## lint, then run all tests
 	PJRT_NPROC=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile
 
-lint: setup ## ruff and mypy
+lint: setup ## ruff, mypy, the links and examples of the documentation
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/python docs/check.py
 
 bench: setup ## run the benchmarks of speed, which print ratios
 	@for script in $(wildcard benchmarks/*_speed.py); do echo "$$script"; $(BIN)/python "$$script" || exit 1; done
-
-docs: setup ## check the links and the Python examples of the documentation
-	$(BIN)/python docs/check.py

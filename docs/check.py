@@ -1,4 +1,4 @@
-"""Checks the documentation: every relative link leads to a file, every `python` block compiles."""
+"""Checks the documentation: every relative link leads to a file and its heading, every `python` block compiles."""
 
 import re
 import sys
@@ -9,7 +9,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<code>.*?)^ *```", re.DOTALL | re.MULTILINE)
 # [text](target) and ![alt](target "title"), and the src and href of HTML.
 LINK = re.compile(r"""\]\(\s*<?([^)\s>]+)|(?:src|href)=["']([^"']+)["']""")
-ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:|#", re.IGNORECASE)  # another site, or a heading of the same page
+ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)  # another site
+HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
 
 
 def problems(page: Path) -> list[str]:
@@ -31,9 +32,18 @@ def problems(page: Path) -> list[str]:
     prose = re.sub(r"`[^`\n]*`", "", prose)
     for link in LINK.finditer(prose):
         target = link[1] or link[2]
-        if not ELSEWHERE.match(target) and not (page.parent / unquote(target.partition("#")[0])).exists():
-            found.append(f"{name}:{prose.count(chr(10), 0, link.start()) + 1}: {target} does not exist")
+        path, _, heading = unquote(target).partition("#")
+        place = page.parent / path if path else page
+        if ELSEWHERE.match(target) or (place.exists() and (not heading or heading in anchors(place))):
+            continue
+        found.append(f"{name}:{prose.count(chr(10), 0, link.start()) + 1}: {target} does not exist")
     return found
+
+
+def anchors(page: Path) -> set[str]:
+    """What links to the headings of a page end in, as GitHub makes them."""
+    headings = HEADING.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def main() -> int:
