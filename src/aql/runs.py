@@ -41,8 +41,14 @@ def create(run: Path, config: Config) -> None:
 
 
 def write_config(run: Path, config: Config) -> None:
-    """Writes down what was decided, and by which source."""
-    facts = {"config": config.to_json(), "versions": _versions(), "commit": commit()}
+    """Writes down what was decided, and which source began the run; others that go on with it come after that."""
+    source = {"versions": _versions(), "commit": commit()}
+    facts = {"config": config.to_json(), **source}
+    if (run / CONFIG).is_file():
+        began = json.loads((run / CONFIG).read_text())
+        earlier = began.get("resumed_by", [])
+        last = earlier[-1] if earlier else {name: began.get(name) for name in source}
+        facts = began | {"config": config.to_json()} | ({} if source == last else {"resumed_by": [*earlier, source]})
     temporary = run / f".{CONFIG}.tmp"
     temporary.write_text(json.dumps(facts, indent=2) + "\n")
     temporary.replace(run / CONFIG)

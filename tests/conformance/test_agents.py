@@ -160,7 +160,7 @@ def _act(case: Case, state: Any, seed: int = 0, key: int = 0) -> Any:
 def _cases() -> Any:
     for name, space in itertools.product(agents.AGENTS, SPACES):
         if (name, space) not in REFUSED:
-            yield pytest.param(name, space, "one critic", marks=pytest.mark.xdist_group(f"{name} {space}"))
+            yield name, space, "one critic"
     for name, variant in (
         *(("aql", variant) for variant in ("twin", "paper", "one-hot, mean")),
         ("qtopt", "paper"),
@@ -169,8 +169,7 @@ def _cases() -> Any:
         ("impala", "paper"),
         ("impala", "one-hot, mean"),
     ):
-        space = _richest(name)
-        yield pytest.param(name, space, variant, marks=pytest.mark.xdist_group(f"{name} {space}"))
+        yield name, _richest(name), variant
 
 
 def _richest(name: str) -> str:

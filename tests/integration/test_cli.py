@@ -27,9 +27,6 @@ def trained(tmp_path_factory: Any) -> Path:
     return run
 
 
-grouped = pytest.mark.xdist_group("trained by the command")
-
-
 def _fails(capsys: Any, *arguments: str) -> str:
     """The one line that the command says on its way out."""
     code = cli.main(list(arguments))
@@ -87,7 +84,6 @@ def test_a_failed_start_leaves_no_folder(capsys: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-@grouped
 def test_an_existing_run_is_not_overwritten(capsys: Any, trained: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in trained.rglob("*")}
     line = _fails(capsys, "train", "toy/bandit-discrete", *TINY, "--out", str(trained))
@@ -96,7 +92,6 @@ def test_an_existing_run_is_not_overwritten(capsys: Any, trained: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in trained.rglob("*")} == before
 
 
-@grouped
 @pytest.mark.parametrize(
     ("option", "value"), [("--learning-rate", "0.1"), ("--seed", "4"), ("--preset", "paper"), ("--out", "elsewhere")]
 )
@@ -131,7 +126,6 @@ def test_in_a_process_of_its_own(tmp_path: Path) -> None:
 # What it says when all is well.
 
 
-@grouped
 def test_the_run_has_what_was_asked_for(trained: Path) -> None:
     config = runs.read_config(trained)
     assert (config.env, config.seed, config.steps, config.actors) == ("toy/bandit-discrete", 3, 96, 4)
@@ -163,14 +157,12 @@ def test_quiet_prints_the_last_line_alone(capsys: Any, tmp_path: Path) -> None:
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
-@grouped
 def test_eval_states_the_return(capsys: Any, trained: Path) -> None:
     assert cli.main(["eval", str(trained), "--episodes", "5"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
     assert re.search(r"toy/bandit-discrete aql: return \d+\.\d \+- \d+\.\d over 5 greedy episodes after 96 steps", line)
 
 
-@grouped
 def test_eval_json(capsys: Any, trained: Path) -> None:
     def evaluate(*options: str) -> Any:
         assert cli.main(["eval", str(trained), "--json", *options]) == 0

@@ -103,13 +103,9 @@ def straight(tmp_path_factory: Any) -> Any:
     return run, result
 
 
-grouped = pytest.mark.xdist_group("training on toy/chain")
-
-
 # Determinism.
 
 
-@grouped
 def test_the_same_seed_gives_the_same_run(straight: Any, tmp_path: Path) -> None:
     run, result = straight
     again = _train(tmp_path / "again")
@@ -118,7 +114,6 @@ def test_the_same_seed_gives_the_same_run(straight: Any, tmp_path: Path) -> None
     assert again._replace(seconds=0) == result._replace(seconds=0)
 
 
-@grouped
 def test_another_seed_gives_another_run(straight: Any, tmp_path: Path) -> None:
     run, _ = straight
     _train(tmp_path / "other", seed=1)
@@ -154,12 +149,10 @@ def killed(tmp_path_factory: Any) -> Path:
     return run
 
 
-@grouped
 def test_a_killed_run_ends_with_the_same_checkpoint(straight: Any, killed: Path) -> None:
     assert _hashes(killed) == _hashes(straight[0])
 
 
-@grouped
 def test_a_killed_run_learns_the_same(straight: Any, killed: Path) -> None:
     """What was learned and evaluated, wherever both runs say something."""
     ours, theirs = _rows(straight[0]), _rows(killed)
@@ -169,7 +162,6 @@ def test_a_killed_run_learns_the_same(straight: Any, killed: Path) -> None:
             assert row[name] == other[name], (name, row["actor_steps"])
 
 
-@grouped
 def test_a_killed_run_writes_the_same_metrics(straight: Any, killed: Path) -> None:
     assert _rows(killed) == _rows(straight[0])
 
@@ -265,6 +257,24 @@ def test_an_agent_that_is_lost_does_not_replace_a_sound_one(tmp_path: Path) -> N
     assert all(np.isfinite(leaf).all() for leaf in arrays["agent"].values())
 
 
+def test_a_resumed_run_keeps_the_source_that_began_it(tmp_path: Path, monkeypatch: Any) -> None:
+    run, config = tmp_path / "run", _config()
+    for commit in ("one", "one", "two", "two", "three"):
+        monkeypatch.setattr(runs, "commit", lambda commit=commit: commit)
+        runs.write_config(run, config) if run.exists() else runs.create(run, config)
+    facts = json.loads((run / "config.json").read_text())
+    assert facts["commit"] == "one"
+    assert [source["commit"] for source in facts["resumed_by"]] == ["two", "three"]
+    assert facts["resumed_by"][0]["versions"] == facts["versions"]
+
+
+def test_a_resumed_run_is_the_one_that_was_asked_for(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    runs.create(run, _config())
+    runs.write_config(run, _config(steps=3000))
+    assert runs.read_config(run).steps == 3000
+
+
 def test_a_run_of_another_version_is_named(tmp_path: Path, capsys: Any) -> None:
     run = tmp_path / "run"
     runs.create(run, _config())
@@ -328,7 +338,6 @@ def test_signals_are_given_back(tmp_path: Path) -> None:
 # The folder.
 
 
-@grouped
 def test_the_folder_of_a_run(straight: Any) -> None:
     run, result = straight
     facts = json.loads((run / "config.json").read_text())
@@ -358,7 +367,6 @@ def test_the_folder_of_a_run(straight: Any) -> None:
         assert name in events.read_bytes()
 
 
-@grouped
 def test_the_numbers_of_updates_are_those_of_the_unrolls(straight: Any) -> None:
     # 400 decisions, the first 10 random. Decisions 13, 16, ..., 400 complete unrolls, 4 * (1 + 2) with the replayed
     # ones. The last of these 130 sets waits for the next step: 12 * 129 // 10 calls of 2 updates.

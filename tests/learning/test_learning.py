@@ -116,7 +116,6 @@ def _million(agent: str, seed: int) -> float:
     return greedy_return(trainer)
 
 
-@pytest.mark.xdist_group("million")
 def test_the_proposal_finds_one_action_in_a_million() -> None:
     learned, by_chance = _million("aql", 0), _million("uniform", 0)
     print(f"million: {learned:.3f} {by_chance:.3f}")

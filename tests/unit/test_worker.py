@@ -13,8 +13,9 @@ from aql import agents, envs
 from aql.agents.base import EnvSpec
 from aql.config import Config
 from aql.envs.base import TimeStep
-from aql.envs.wrappers import Finite
+from aql.errors import UserError
 from aql.presets import preset
+from aql.runtime.actor import Actor
 from aql.runtime.worker import Delivery, Share, Worker, decisions_per_call, share_out
 
 TINY: dict[str, Any] = {
@@ -162,9 +163,11 @@ def test_what_is_not_finite_is_refused(name: str, value: float) -> None:
             getattr(now, name)[1] = value
             return now
 
+    # As an actor has it, in a worker or in the process of the learner.
+    config = preset("fast", env="toy/chain", actors=3)
     env: Any = Nonsense()
-    finite = Finite(env)
-    finite.reset(0)
-    finite.send(np.zeros((3, 1), np.float32))
-    with pytest.raises(FloatingPointError, match=f"returned {value} in its {name}"):
-        finite.receive()
+    agent = agents.make(config, EnvSpec.of(env))
+    actor = Actor(agent, env, config)
+    actor.send(agent.acting_params(agent.init(jax.random.key(0))))
+    with pytest.raises(UserError, match=f"returned {value} in its {name}"):
+        actor.receive()

@@ -93,5 +93,7 @@ def _checked(now: TimeStep) -> TimeStep:
         values: Any = getattr(now, name)
         if not np.isfinite(values).all():
             bad = values[~np.isfinite(values)][0]
-            raise FloatingPointError(f"the environment returned {bad} in its {name}: expected finite numbers")
+            raise UserError(
+                f"the environment returned {bad} in its {name}: expected finite numbers; mend the environment"
+            )
     return now

@@ -9,6 +9,7 @@ import numpy as np
 from aql.agents.base import ActorState, Agent, Decision, Mode, Params
 from aql.config import Config
 from aql.envs.base import TimeStep, VectorEnv
+from aql.envs.wrappers import Finite
 from aql.experience import Unroll, concatenate
 from aql.metrics import EpisodeReturns
 from aql.replay import Replay
@@ -23,7 +24,7 @@ class Actor:
     """
 
     def __init__(self, agent: Agent, env: VectorEnv, config: Config, first_actor: int = 0) -> None:
-        self._env = env
+        self._env = Finite(env)
         self._config = config
         self._index = np.arange(first_actor, first_actor + env.num_envs)
         self._agent = agent

@@ -12,7 +12,6 @@ import jax
 from aql import agents, compile_cache, envs
 from aql.agents.base import EnvSpec, Params
 from aql.config import Config
-from aql.envs.wrappers import Finite
 from aql.experience import Unroll, concatenate
 from aql.runtime import seeding
 from aql.runtime.actor import Actor
@@ -73,7 +72,7 @@ class Worker:
             env = envs.make_for(config, share.size, num_threads=1)
             agent = agents.make(config, EnvSpec.of(env))
             own = dataclasses.replace(config, seed=seeding.integer(config.seed, "birth", birth))
-            self._actor = Actor(agent, Finite(env), own, share.first)
+            self._actor = Actor(agent, env, own, share.first)
 
     def act(self, params: Params, version: int) -> Delivery:
         """Some steps in all environments, with the parameters after `version` updates."""
