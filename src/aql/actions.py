@@ -203,6 +203,11 @@ class ActionSpace:
         )
 
     @functools.cached_property
+    def values(self) -> np.ndarray:
+        """[V] the sub-actions that are a value among the features, not a choice."""
+        return np.flatnonzero(~self._one_hot)
+
+    @functools.cached_property
     def feature_owner(self) -> np.ndarray:
         """[F] the sub-action that each feature of `encode` describes."""
         return np.repeat(np.arange(self.dimensions), np.where(self._one_hot, self.num_choices, 1))

@@ -88,6 +88,11 @@ class Config:
     )
     proposal_layers: tuple[int, ...] = _field((256, 128), "units of the tower of the proposal, or of the policy")
     bias_unit: float = _field(1.0, "what a critic's last bias counts: the larger, the faster it goes to where Q is")
+    curvature: bool = _field(
+        False,
+        "critics see the squares of intervals, too, so that the best may be between the bounds; with small_values, "
+        "once Q is above those",
+    )
     layer_norm: bool = _field(True, "layer norm in the state tower of critics and values")
     gaussian_std: float = _field(0.5, "fixed deviation of a Gaussian proposal or policy")
 

@@ -125,6 +125,7 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
             "most_reward": 1.0,
             "small_values": 0.1,
             "bias_unit": 30.0,
+            "curvature": True,
             "prediction_weight": 0.3,
             "magnification": 10.0,
             "policy_entropy_weight": 0.3,
@@ -162,6 +163,7 @@ FOR_AGENT: dict[str, dict[str, dict[str, Any]]] = {
             "prediction_weight": 0.0,
             "small_values": 0.0,
             "bias_unit": 1.0,
+            "curvature": False,
         }
     },
     "impala": _ON_POLICY,

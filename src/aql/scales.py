@@ -24,6 +24,11 @@ class Scale(NamedTuple):
     most: float  # what Q is at most
     share: float  # of the scale, for small values, below 1; 0: y is Q
 
+    @property
+    def small(self) -> float:
+        """How far the part of the scale goes that is for small values."""
+        return self.most * self.share if self.share else 0.0
+
     def compress(self, q: jax.Array) -> jax.Array:
         """What a critic learns for Q."""
         if not self.share:

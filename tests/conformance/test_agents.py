@@ -64,6 +64,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "normalise_observations": False,
         "epsilon_per_subaction": False,
     },
+    "curved": {"curvature": True, "most_reward": 1.0, "small_values": 0.1, "bias_unit": 30.0},
     "one-hot, mean": {"interval_encoding": "one-hot", "pessimism": 0.0},
 }
 
@@ -162,7 +163,7 @@ def _cases() -> Any:
         if (name, space) not in REFUSED:
             yield name, space, "one critic"
     for name, variant in (
-        *(("aql", variant) for variant in ("twin", "paper", "one-hot, mean")),
+        *(("aql", variant) for variant in ("twin", "paper", "curved", "one-hot, mean")),
         ("qtopt", "paper"),
         ("exact", "twin"),
         *(("d3pg", variant) for variant in ("twin", "paper", "one-hot, mean")),

@@ -87,6 +87,7 @@ ANY_VALUE = {
     "fresh_search",
     "normalise_observations",
     "layer_norm",
+    "curvature",
     "aligned_replay",
     "act_with_target",
 }

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from aql.actions import ActionSpace, Interval
+from aql import agents
+from aql.actions import ActionSpace, Discrete, Interval
+from aql.agents.base import EnvSpec
 from aql.agents.critic import Evaluated, highest_return, lambda_targets
 from aql.config import Config
 from aql.experience import Unroll
@@ -114,8 +116,50 @@ def test_no_target_exceeds_what_rewards_add_up_to() -> None:
 def test_a_bias_counts_its_unit() -> None:
     params = {"params": {"kernel": jnp.array([[1.0, 2.0], [3.0, 4.0]]), "bias": jnp.array([0.5, -1.0])}}
     units = jnp.array([[1.0, 10.0]])
-    np.testing.assert_allclose(apply(Head(2, bias_unit=30.0), params, units), [[31 + 15, 42 - 30]])
-    np.testing.assert_allclose(apply(Head(2), params, units, 1), [[31.5]])
+    np.testing.assert_allclose(apply(Head(2, 2, bias_unit=30.0), params, units), [[31 + 15, 42 - 30]])
+    np.testing.assert_allclose(apply(Head(2, 2), params, units, 1), [[31.5]])
+
+
+@pytest.mark.parametrize(("level", "share"), [(-50.0, 0), (10.0, 0), (11.0, 0.2), (12.5, 0.5), (15.0, 1), (80.0, 1)])
+def test_squares_count_once_something_is_earned(level: float, share: float) -> None:
+    critic = Critic(ActionSpace((Discrete(2), Interval(-1, 1))), (1,), bias_unit=10.0, curvature=10.0)
+    params = {
+        "params": {
+            "state_tower": {"Dense_0": {"kernel": jnp.array([[1.0]]), "bias": jnp.array([0.0])}},
+            "action_tower": {"kernel": jnp.array([[2.0], [3.0], [4.0]]), "squares": jnp.array([[-5.0]])},
+            "output": {"kernel": jnp.array([[1.0]]), "bias": jnp.array([level / 10])},
+        }
+    }
+    fresh = critic.init(KEY, jnp.zeros((1, 1)), jnp.zeros((1, 2)))
+    assert jax.tree.map(jnp.shape, fresh) == jax.tree.map(jnp.shape, params)
+    assert not fresh["params"]["action_tower"]["squares"].any()
+
+    def q(params: Any) -> jax.Array:  # the second choice, and 0.5: 20 + 3 + 4 * 0.5 - 5 * 0.25
+        return apply(critic, params, jnp.array([[20.0]]), jnp.array([[1.0, 0.5]]))
+
+    np.testing.assert_allclose(q(params), [25 - 1.25 * share + level], rtol=1e-6)
+    # The level decides whether squares count, not the other way round.
+    gradient = jax.grad(lambda params: q(params)[0])(params)["params"]
+    np.testing.assert_allclose(gradient["output"]["bias"], [10])
+    np.testing.assert_allclose(gradient["action_tower"]["squares"], [[0.25 * share]], rtol=1e-6)
+
+
+def test_without_small_values_squares_count_at_once() -> None:
+    critic = Critic(ActionSpace((Interval(-1, 1),)), (1,), curvature=0.0)
+    params = critic.init(KEY, jnp.zeros((1, 1)), jnp.zeros((1, 1)))
+    params["params"]["action_tower"] = {"kernel": jnp.zeros((1, 1)), "squares": jnp.array([[-4.0]])}
+    params["params"]["output"]["kernel"] = jnp.ones((1, 1))
+    # Q is the best between the bounds, which no weighted sum of values and ReLUs of positive weight has.
+    q = apply(critic, params, 10 * jnp.ones((3, 1)), jnp.array([[-1.0], [0.0], [1.0]]))
+    np.testing.assert_allclose(q[1] - q[::2], 4, rtol=1e-6)
+
+
+def test_the_scale_says_from_where_on_squares_count() -> None:
+    spec = EnvSpec((2,), ActionSpace((Interval(-1, 1),)))
+    plain = {"most_reward": 1.0, "gamma": 0.99, "small_values": 0.1}
+    for settings, expected in (({}, None), ({"curvature": True}, 0.0), (plain | {"curvature": True}, 10.0)):
+        agent: Any = agents.make(Config(**settings), spec)
+        assert agent._critic.curvature == (None if expected is None else pytest.approx(expected, rel=1e-6))
 
 
 def test_what_follows_a_bad_action_counts_for_less() -> None:

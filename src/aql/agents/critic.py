@@ -117,6 +117,7 @@ class CriticAgent(NetworkAgent):
             self.config.layer_norm,
             num_predictions,
             self.config.bias_unit,
+            scale(self.config).small if self.config.curvature else None,
         )
 
     def _init_critics(self, key: jax.Array, embedding: jax.Array) -> tuple[Params, ...]:

@@ -55,16 +55,24 @@ class Tower(nn.Module):
 
 
 class ActionTower(nn.Module):
-    """One linear layer of the action's features."""
+    """One linear layer of the action's features and, where it is `curved`, of the squares of its values.
+
+    Squares begin as nothing.
+    """
 
     space: ActionSpace
     size: int
+    curved: bool = False
 
     @nn.compact
-    def __call__(self, action: jax.Array) -> jax.Array:
-        """[..., D] -> [..., size]."""
+    def __call__(self, action: jax.Array, share: jax.Array | float = 1.0) -> jax.Array:
+        """[..., D] -> [..., size], with a share of the squares."""
         shape = (len(self.space.feature_owner), self.size)
-        return self.space.project(action, self.param("kernel", nn.initializers.lecun_normal(), shape))
+        linear = self.space.project(action, self.param("kernel", nn.initializers.lecun_normal(), shape))
+        if not self.curved or not len(self.space.values):
+            return linear
+        squares = self.param("squares", nn.initializers.zeros, (len(self.space.values), self.size))
+        return linear + jnp.square(action[..., self.space.values]) @ (share * squares)
 
 
 class Head(nn.Module):
@@ -74,21 +82,34 @@ class Head(nn.Module):
     Q is, where it would otherwise be up to all units together, and what they have to tell would drown in it.
     """
 
+    units: int
     size: int
     bias_unit: float = 1.0
 
-    @nn.compact
+    def setup(self) -> None:
+        """The two parameters."""
+        self.kernel = self.param("kernel", nn.initializers.lecun_normal(), (self.units, self.size))
+        self.bias = self.param("bias", nn.initializers.zeros, (self.size,))
+
     def __call__(self, units: jax.Array, first: int | None = None) -> jax.Array:
         """[..., H] -> [..., size], or the first ones of these only."""
-        kernel = self.param("kernel", nn.initializers.lecun_normal(), (units.shape[-1], self.size))
-        bias = self.param("bias", nn.initializers.zeros, (self.size,))
-        return units @ kernel[:, :first] + self.bias_unit * bias[:first]
+        return units @ self.kernel[:, :first] + self.bias_unit * self.bias[:first]
+
+    @property
+    def level(self) -> jax.Array:
+        """[] where Q is, but for what states and actions make of it."""
+        return self.bias_unit * self.bias[0]
 
 
 class Critic(nn.Module):
     """Q(s, a) = w . relu(f(s) + W a): the state's half is computed once, however many actions are scored.
 
     From the same units `num_predictions` numbers are said about what follows, P for short.
+
+    Among many sub-actions each is so small a part of a unit that Q is all but linear in it: the best is at a bound, and
+    a body pulls at full strength with every muscle. A critic with `curvature` sees squares, too, and may prefer the
+    middle. As long as next to nothing is earned it would prefer to save strength, and never get up: so squares count
+    only once Q's level is above this much, and in full when it is above half as much again.
     """
 
     space: ActionSpace
@@ -96,12 +117,14 @@ class Critic(nn.Module):
     layer_norm: bool = False
     num_predictions: int = 0
     bias_unit: float = 1.0
+    curvature: float | None = None
 
     def setup(self) -> None:
         """Two towers that end in the same width, and the outputs."""
+        width = self.layers[-1]
         self.state_tower = Tower(self.layers, self.layer_norm)
-        self.action_tower = ActionTower(self.space, self.layers[-1])
-        self.output = Head(1 + self.num_predictions, self.bias_unit)
+        self.action_tower = ActionTower(self.space, width, curved=self.curvature is not None)
+        self.output = Head(width, 1 + self.num_predictions, self.bias_unit)
 
     def state(self, embedding: jax.Array) -> jax.Array:
         """[..., E] -> [..., H], the state's half."""
@@ -116,7 +139,12 @@ class Critic(nn.Module):
         return self.output(self._units(state, action))
 
     def _units(self, state: jax.Array, action: jax.Array) -> jax.Array:
-        return nn.relu(state + self.action_tower(action))
+        return nn.relu(state + self.action_tower(action, self._share_of_squares()))
+
+    def _share_of_squares(self) -> jax.Array | float:
+        if not self.curvature:
+            return 1.0
+        return jax.lax.stop_gradient(jnp.clip(2 * (self.output.level / self.curvature - 1), 0, 1))
 
     def __call__(self, embedding: jax.Array, action: jax.Array) -> jax.Array:
         """Q of states [..., E] and actions [..., D]: [...]."""
