@@ -48,8 +48,9 @@ class Config:
     # Search.
     few_subactions: int = _field(
         0,
-        "sub-actions up to which the best action is found: no pessimism there. Where there are more, D, there is; each "
-        "explores less, by the square of this over D; nothing is magnified; 0: all of this is as it is set",
+        "sub-actions up to which the best action is found: no pessimism there, and no curvature. Where there are more, "
+        "D, there are; each explores less, by the square of this over D; nothing is magnified; 0: all of this is as it "
+        "is set",
     )
     num_proposal: int = _field(32, "N, candidates from the proposal when acting")
     num_uniform: int = _field(32, "M, uniform candidates when acting")
@@ -90,8 +91,8 @@ class Config:
     bias_unit: float = _field(1.0, "what a critic's last bias counts: the larger, the faster it goes to where Q is")
     curvature: bool = _field(
         False,
-        "critics see the squares of intervals, too, so that the best may be between the bounds; with small_values, "
-        "once Q is above those",
+        "critics see the squares of intervals, too, so that the best may be between the bounds, unless there are "
+        "few_subactions; with small_values, once Q is above those",
     )
     layer_norm: bool = _field(True, "layer norm in the state tower of critics and values")
     gaussian_std: float = _field(0.5, "fixed deviation of a Gaussian proposal or policy")
@@ -213,15 +214,16 @@ class Config:
     def for_subactions(self, number: int) -> "Config":
         """The settings as they apply to actions with so many sub-actions.
 
-        Among a few, a search finds the best action, and what critics promise too much is what makes actors try things.
-        Among many it finds what critics are wrong about. A body with 21 joints falls when chance holds some of them,
+        Among a few, a search finds the best action, what critics promise too much is what makes actors try things, and
+        each is so large a part of a critic's units that Q bends in it. Among many, a search finds what critics are
+        wrong about, and Q bends only where it is told to. A body with 21 joints falls when chance holds some of them,
         whatever the others do: so each explores less, by the square, which leaves fewer of them to chance at a time,
         too. And its many sensors drown in their own signs.
         """
         if not self.few_subactions:
             return self
         if number <= self.few_subactions:
-            return dataclasses.replace(self, pessimism=0.0)
+            return dataclasses.replace(self, pessimism=0.0, curvature=False)
         less = (self.few_subactions / number) ** 2 if self.epsilon_per_subaction else 1.0
         return dataclasses.replace(
             self, magnification=0.0, epsilon_low=self.epsilon_low * less, epsilon_high=self.epsilon_high * less

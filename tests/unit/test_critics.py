@@ -157,7 +157,12 @@ def test_without_small_values_squares_count_at_once() -> None:
 def test_the_scale_says_from_where_on_squares_count() -> None:
     spec = EnvSpec((2,), ActionSpace((Interval(-1, 1),)))
     plain = {"most_reward": 1.0, "gamma": 0.99, "small_values": 0.1}
-    for settings, expected in (({}, None), ({"curvature": True}, 0.0), (plain | {"curvature": True}, 10.0)):
+    for settings, expected in (
+        ({}, None),
+        ({"curvature": True}, 0.0),
+        (plain | {"curvature": True}, 10.0),
+        ({"curvature": True, "few_subactions": 1}, None),  # there is one
+    ):
         agent: Any = agents.make(Config(**settings), spec)
         assert agent._critic.curvature == (None if expected is None else pytest.approx(expected, rel=1e-6))
 
