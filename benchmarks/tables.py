@@ -10,11 +10,12 @@ A row for each task, a column for each agent. Figures are those of the last eval
 seeds are in their order. With `--paper` there is a column of the paper's AQL after 200M steps, how many it took each
 seed to have as much for the first time, and a row of means.
 
-With `--columns` the rows are how `aql` got on instead: its evaluations after so many steps, the mean of the last five
-(of the last half, where there are few), the first one that is no less than the paper's, minutes; then the paper and
-published agents after as many steps of the environment as their headings say. What was not run that far has its last
-figure in the means. Below, each published agent beside `aql` on the tasks that both have, `aql` by the mean of its last
-evaluations up to 500k steps. Several files are one.
+With `--columns` the rows are how `aql` got on instead: the mean over seeds after so many steps (of how many of them,
+where some were not run as far); of each seed the mean of its last five evaluations (of the last half, where there are
+few), and when it first had no less than the paper; minutes, of the longest; then the paper and published agents after
+as many steps of the environment as their headings say. What was not run that far has its last figure in the means.
+Below, each published agent beside `aql` on the tasks that both have, `aql` by the mean of its last evaluations up to
+500k steps. Several files are one.
 """
 
 import argparse
@@ -102,39 +103,34 @@ def published() -> dict[tuple[str, str], float]:
 
 
 def progress(curves: dict[tuple[str, str], dict[int, Curve]], columns: list[int]) -> list[list[str]]:
-    """A row for each task and seed of `aql`, after those of the headings; the last one has means over tasks."""
+    """A row for each task of `aql`, after that of the headings; the last one has means over tasks."""
     scores = published()
     of_steps = [f"{steps // 1000}k" for steps in columns]
-    headings = [
-        "task",
-        *of_steps,
-        f"mean of the last {LAST}",
-        "best",
-        "as the paper",
-        "minutes",
-        "paper, 200M",
-        *TOLD,
-    ]
+    recently = f"last {LAST}, each seed"
+    headings = ["task", *of_steps, recently, "as the paper", "minutes", "paper, 200M", *TOLD]
     rows: list[list[str]] = []
     for (task, agent), seeds in curves.items():
-        for seed, curve in sorted(seeds.items()) if agent == "aql" else ():
-            at = {steps: f"{value:.0f}" for steps, _, value in curve}
-            values = [value for _, _, value in curve]
-            (first,) = passed({seed: curve}, final(task))
-            rows.append([task if len(seeds) == 1 else f"{task}, seed {seed}"])
-            rows[-1] += [at.get(steps, "") for steps in columns]
-            rows[-1] += [f"{recent(curve):.0f}", f"{max(values):.0f}"]
-            rows[-1] += [
-                "no" if first is None else f"{first[0] / 1000:g}k",
-                f"{curve[-1][1] / 60:.0f}",
-                f"{final(task):.0f}",
-            ]
-            rows[-1] += [f"{scores[name, task]:.0f}" if (name, task) in scores else "" for name in TOLD]
+        if agent != "aql":
+            continue
+        of_seeds = [seeds[seed] for seed in sorted(seeds)]
+        rows.append([task, *(evaluated(of_seeds, steps) for steps in columns)])
+        rows[-1] += [", ".join(f"{recent(curve):.0f}" for curve in of_seeds)]
+        rows[-1] += [", ".join("no" if at is None else f"{at[0] / 1000:g}k" for at in passed(seeds, final(task)))]
+        rows[-1] += [f"{max(curve[-1][1] for curve in of_seeds) / 60:.0f}", f"{final(task):.0f}"]
+        rows[-1] += [f"{scores[name, task]:.0f}" if (name, task) in scores else "" for name in TOLD]
     tasks = list(dict.fromkeys(task for task, agent in curves if agent == "aql"))
     means = [f"{mean(curves, 'aql', tasks, steps):.0f}" for steps in columns]
     paper = sum(map(final, tasks)) / len(tasks)
-    rows.append(["mean", *means, "", "", "", "", f"{paper:.0f}", *[""] * len(TOLD)])
+    rows.append(["mean", *means, "", "", "", f"{paper:.0f}", *[""] * len(TOLD)])
     return [headings, *rows]
+
+
+def evaluated(seeds: list[Curve], at: int) -> str:
+    """The mean of the seeds that were evaluated at this step, and how many they are if not all; empty if none was."""
+    values = [value for curve in seeds for steps, _, value in curve if steps == at]
+    if not values:
+        return ""
+    return f"{sum(values) / len(values):.0f}" + (f" ({len(values)})" if len(values) < len(seeds) else "")
 
 
 def comparison(curves: dict[tuple[str, str], dict[int, Curve]]) -> list[list[str]]:

@@ -285,6 +285,27 @@ def test_a_lost_node_moves_its_workers(nodes: Nodes, faults: Path, tmp_path: Pat
     assert last(run, "worker_restarts") == 1
 
 
+def test_a_worker_that_no_machine_has_room_for_is_told_of(
+    nodes: Nodes, faults: Path, tmp_path: Path, capfd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "UNHEARD", 20.0)
+    run = tmp_path / "run"
+    node = nodes.order("add 1")
+    told, lost = "", False
+
+    def waits() -> bool:
+        nonlocal told, lost
+        if not lost and len(list(faults.glob("alive-*"))) == 3:
+            nodes.order(f"kill {node}")
+            lost = True
+        told += capfd.readouterr().err
+        return "has delivered nothing for 20 s" in told
+
+    train_until(waits, run, nodes, workers=3, actors=6)
+    assert re.search(r"worker \d \(actors \d to \d\) has delivered.*of which the Ray cluster has 0 free", told)
+    assert saved_steps(run) > 0, "the others went on"
+
+
 # The driver.
 
 

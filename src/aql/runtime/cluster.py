@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from aql.runtime.worker import Delivery, Share, Worker, share_out
 
 CALLS_IN_FLIGHT = 2  # one that runs and one that waits, so that no worker waits for the learner
 PATIENCE = 0.2  # seconds without a result after which the trainer looks around, for signals
+UNHEARD = 60.0  # seconds after which the trainer says that a new worker has delivered nothing yet
 
 
 def on_ray(address: str | None = None, worker_class: type = Worker) -> Acting:
@@ -53,6 +55,7 @@ class Workers:
         self._shares = share_out(config.actors, config.workers)
         self._handles: dict[Share, Any] = {}
         self._calls: dict[Any, Share] = {}  # by the reference of the result, oldest first
+        self._unheard: dict[Share, float] = {}  # workers without a result, and when to say so
         self._births = 0
         self._restarts = 0
         self._restarts_before = 0  # of the processes that this one resumes: they do not count against the budget
@@ -76,8 +79,10 @@ class Workers:
             if share not in self._handles:
                 self._handles[share] = self._remote.remote(self._config, share, self._births)
                 self._births += 1
+                self._unheard[share] = time.monotonic() + UNHEARD
             for _ in range(CALLS_IN_FLIGHT - under_way[share]):
                 self._calls[self._handles[share].act.remote(self._params, version)] = share
+        self._tell_who_is_missing()
 
     def receive(self) -> Unroll | None:
         """All unrolls that have arrived; waits a moment if none have."""
@@ -95,6 +100,7 @@ class Workers:
             except ray.exceptions.RayError as error:
                 self._replace(share, error)
                 continue
+            self._unheard.pop(share, None)
             self.steps += delivery.steps
             self.finished_returns += delivery.returns
             if delivery.env_restarts is not None:
@@ -132,7 +138,7 @@ class Workers:
         _ray().kill(self._handles.pop(share))  # an exception leaves the process alive, a lost node perhaps
         self._calls = {call: other for call, other in self._calls.items() if other != share}
         budget = self._config.max_restarts
-        who = f"worker {self._shares.index(share)} (actors {share.first} to {share.first + share.size - 1})"
+        who = self._name(share)
         told = _told(error)
         last = " ".join(told.splitlines()[-1].split())
         if self._restarts == budget:
@@ -142,6 +148,19 @@ class Workers:
             )
         self._restarts += 1
         _say(f"{who} failed and is started again ({self._restarts} of {budget} restarts): {told}")
+
+    def _tell_who_is_missing(self) -> None:
+        """Says once of each new worker that it takes long, since Ray lets it wait for a CPU without a word."""
+        for share in [share for share, due in self._unheard.items() if time.monotonic() > due]:
+            del self._unheard[share]
+            free = _ray().available_resources().get("CPU", 0)
+            _say(
+                f"{self._name(share)} has delivered nothing for {UNHEARD:g} s: it is still starting, or waits for a "
+                f"CPU, of which the Ray cluster has {free:g} free; the run goes on with what the others deliver"
+            )
+
+    def _name(self, share: Share) -> str:
+        return f"worker {self._shares.index(share)} (actors {share.first} to {share.first + share.size - 1})"
 
 
 def _told(error: Exception) -> str:
