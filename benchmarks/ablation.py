@@ -36,10 +36,7 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "prediction": ("critics that predict nothing", {"prediction_weight": 0.0}),
-    "digits": (
-        "a scale for small values, as where sub-actions are many",
-        {"few_subactions": 0, "pessimism": 0.0, "curvature": False},
-    ),
+    "digits": ("critics learn Q itself", {"small_values": 0.0, "bias_unit": 1.0}),
     "bias": ("the last bias counts 1", {"bias_unit": 1.0}),
     "optimism": ("actors are no optimists", {"optimism": 0.0}),
     "hold": ("no actor holds on", {"exploration_hold": 1.0}),
@@ -52,10 +49,7 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"learner_num_proposal": 1, "learner_num_uniform": 0},
     ),
     "ema": ("target EMA 0.01", {"target_ema": 0.01}),
-    "targets": (
-        "the smaller of the two critics in targets",
-        {"few_subactions": 0, "small_values": 0.0, "curvature": False},
-    ),
+    "targets": ("the smaller of the two critics in targets", {"few_subactions": 0}),
     "updates": ("two updates for each step", {"replayed_per_new": 127}),
     "repeat": ("an action for two steps", {"action_repeat": 2, "replayed_per_new": 127}),
     "returns": ("returns of one step", {"unroll_length": 1, "batch_size": 64}),

@@ -48,9 +48,9 @@ class Config:
     # Search.
     few_subactions: int = _field(
         0,
-        "sub-actions up to which the best action is found, and something is earned by chance: no pessimism there, no "
-        "curvature, no scale for small_values. Where there are more, D, there are; each explores less, by the square "
-        "of this over D; nothing is magnified; 0: all of this is as it is set",
+        "sub-actions up to which the best action is found: no pessimism there, and no curvature. Where there are more, "
+        "D, there are; each explores less, by the square of this over D; nothing is magnified; 0: all of this is as it "
+        "is set",
     )
     num_proposal: int = _field(32, "N, candidates from the proposal when acting")
     num_uniform: int = _field(32, "M, uniform candidates when acting")
@@ -115,7 +115,7 @@ class Config:
     small_values: float = _field(
         0.0,
         "share of the scale on which critics learn Q that is for small values, which are told apart by their digits "
-        "there, unless there are few_subactions; needs most_reward and a gamma below 1; 0: the scale is Q itself",
+        "there; needs most_reward and a gamma below 1; 0: the scale is Q itself",
     )
     prediction_weight: float = _field(
         0.0,
@@ -214,17 +214,16 @@ class Config:
     def for_subactions(self, number: int) -> "Config":
         """The settings as they apply to actions with so many sub-actions.
 
-        Among a few, a search finds the best action, and what critics promise too much is what makes actors try things.
-        Each is so large a part of a critic's units that Q bends in it. Chance soon earns something, and a scale for
-        less than that would only promise too little where an outcome is uncertain. Among many, a search finds what
-        critics are wrong about, and Q bends only where it is told to. A body with 21 joints falls when chance holds
-        some of them, whatever the others do: so each explores less, by the square, which leaves fewer of them to chance
-        at a time, too. And its many sensors drown in their own signs.
+        Among a few, a search finds the best action, what critics promise too much is what makes actors try things, and
+        each is so large a part of a critic's units that Q bends in it. Among many, a search finds what critics are
+        wrong about, and Q bends only where it is told to. A body with 21 joints falls when chance holds some of them,
+        whatever the others do: so each explores less, by the square, which leaves fewer of them to chance at a time,
+        too. And its many sensors drown in their own signs.
         """
         if not self.few_subactions:
             return self
         if number <= self.few_subactions:
-            return dataclasses.replace(self, pessimism=0.0, curvature=False, small_values=0.0)
+            return dataclasses.replace(self, pessimism=0.0, curvature=False)
         less = (self.few_subactions / number) ** 2 if self.epsilon_per_subaction else 1.0
         return dataclasses.replace(
             self, magnification=0.0, epsilon_low=self.epsilon_low * less, epsilon_high=self.epsilon_high * less

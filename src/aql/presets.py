@@ -99,10 +99,10 @@ FOR_ENV: dict[str, dict[str, dict[str, Any]]] = {
     # often as others, and would teach the proposal to be uniform. Critics that also predict what follows tell actions
     # apart by what they do, not only by what they are worth. So many corrections make Q go up and down, which actors
     # explore by, and which gets them out of where they are stuck; who is to do well uses averages, and several in turn.
-    # A target is reached, a joint straight, a foot in touch where a sensor is at 0: what is near it is seen magnified,
-    # or a finger stops a centimetre before it. Among many sub-actions next to nothing is earned by chance, and critics
-    # tell it apart by its digits, so that a humanoid on the ground has something to climb; once it earns, they see
-    # squares, too, so that it need not pull at full strength.
+    # Where next to nothing is earned, critics tell it apart by its digits, so that a humanoid on the ground has
+    # something to climb; once it earns, they see squares of its many sub-actions, too, so that it need not pull at full
+    # strength. A target is reached, a joint straight, a foot in touch where a sensor is at 0: what is near it is seen
+    # magnified, or a finger stops a centimetre before it.
     "control/": {
         "fast": {
             "unroll_length": 8,
