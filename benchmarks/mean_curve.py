@@ -20,6 +20,7 @@ PAPER = Path(__file__).parent / "paper"
 PAPERS_AGENTS = {"AQL_SEQ": "AQL", "Uniform_QL": "Uniform Q", "IMPALA": "IMPALA"}
 PUBLISHED = ("D4PG", "MPO", "TD3", "SAC", "PPO")  # all 39 tasks after 5M steps, Pardo 2020
 PUBLISHED_AT = 5_000_000
+UNTIL = 1_000_000  # beyond it one task alone goes on
 
 
 def tasks() -> list[str]:
@@ -29,9 +30,9 @@ def tasks() -> list[str]:
 
 
 def mean_over_tasks(curves: dict[str, dict[int, Curve]]) -> Curve:
-    """At the step at which every task has been evaluated, and at its multiples."""
+    """At the step at which every task has been evaluated, and at its multiples up to `UNTIL`."""
     every = max(curve[0][0] for seeds in curves.values() for curve in seeds.values())
-    end = max(curve[-1][0] for seeds in curves.values() for curve in seeds.values())
+    end = min(UNTIL, max(curve[-1][0] for seeds in curves.values() for curve in seeds.values()))
     steps = range(every, end + 1, every)
     of_tasks = [[reached(seeds, at) for at in steps] for seeds in curves.values()]
     means = [[np.mean([value for _, _, value in seeds.values()]) for seeds in task] for task in of_tasks]

@@ -83,6 +83,8 @@ def test_a_task_that_has_ended_counts_with_its_last_evaluation() -> None:
         "long": {0: [(5, 1.0, 0.0), (20, 2.0, 700.0), (30, 3.0, 900.0)]},
     }
     assert mean_curve.mean_over_tasks(curves) == [(10, 0.0, 100.0), (20, 0.0, 500.0), (30, 0.0, 600.0)]
+    curves["long"][0].append((3_000_000, 9.0, 0.0))
+    assert mean_curve.mean_over_tasks(curves)[-1] == (1_000_000, 0.0, 600.0)
 
 
 def test_published_means_are_over_the_papers_tasks() -> None:
