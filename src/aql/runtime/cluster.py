@@ -156,7 +156,7 @@ class Workers:
             free = _ray().available_resources().get("CPU", 0)
             _say(
                 f"{self._name(share)} has delivered nothing for {UNHEARD:g} s: it is still starting, or waits for a "
-                f"CPU, of which the Ray cluster has {free:g} free; the run goes on with what the others deliver"
+                f"CPU, of which the Ray cluster has {free:g} free (`ray start` adds nodes)"
             )
 
     def _name(self, share: Share) -> str:
