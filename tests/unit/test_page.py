@@ -54,6 +54,7 @@ def run(tmp_path: Path) -> Path:
     (folder / "config.json").write_text(json.dumps({"config": config.to_json(), "commit": None}))
     rows = [
         {"actor_steps": 100 * n, "seconds": 10.0 * n, "updates": n, "return_mean": 1.0, "q_mean": 0.5 * n, "nan": None}
+        | {"share_from_proposal": 0.0}
         for n in (1, 2, 3)
     ]
     rows += [{"actor_steps": 300, "seconds": 30.0, "eval_return_mean": 2.5, "eval_return_std": 0.5}]
@@ -89,10 +90,8 @@ def test_a_run_with_its_settings_metrics_and_film(run: Path, tmp_path: Path) -> 
     film = page.sources[2][1].removeprefix("data:video/mp4;base64,")
     assert base64.b64decode(film) == b"a film"
     charts = base64.b64decode(page.sources[3][1].removeprefix("data:image/svg+xml;base64,")).decode()
-    assert [name for name in ("q mean", "steps per second", "nan", "return mean") if f">{name}<" in charts] == [
-        "q mean",
-        "steps per second",
-    ]
+    names = ("q mean", "steps per second", "nan", "return mean", "share from proposal")
+    assert [name for name in names if f">{name}<" in charts] == ["q mean", "steps per second"]
 
 
 def test_a_sweep_in_numbers(sweep: Path, tmp_path: Path) -> None:

@@ -113,14 +113,14 @@ def _film(run: Path) -> str:
 
 
 def _inside(run: Path) -> str:
-    """Small charts of every number that the run reported, against steps."""
+    """Small charts of every number that the run reported and that changed, against steps."""
     rows = metrics.read(run)
     series: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         for name, value in row.items():
             if name not in TOLD_ELSEWHERE and not name.startswith("eval_") and isinstance(value, int | float):
                 series.setdefault(name, []).append((row["actor_steps"], value))
-    series = {name: points for name, points in series.items() if len(points) > 1} | _speed(rows)
+    series = {name: points for name, points in series.items() if len({value for _, value in points}) > 1} | _speed(rows)
     if not series:
         return ""
     return f"<figure>{_picture(_charts(series), 'what learning reports about itself, against actor steps')}</figure>"
