@@ -1,6 +1,6 @@
 """The mean return over the paper's 39 control tasks against steps: `aql`, the paper's agents, published ones.
 
-    python benchmarks/mean_curve.py benchmarks/results/{paper_tasks,humanoids,minutes}.csv -o docs/mean.png
+    python benchmarks/mean_curve.py benchmarks/results/{paper_tasks,million,humanoids,minutes}.csv -o docs/mean.png
 
 A task that was run for longer than another goes on alone: whoever has ended counts with its last evaluation. Tasks
 count the same, seeds within a task, too.

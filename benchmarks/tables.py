@@ -4,7 +4,7 @@
     python benchmarks/tables.py benchmarks/results/hybrid.csv --measure success --at 100000
 
     python benchmarks/tables.py benchmarks/results/control39_100k.csv --at 100000 --paper
-    python benchmarks/tables.py benchmarks/results/{paper_tasks,humanoids,minutes}.csv --columns 100000 250000 500000
+    python benchmarks/tables.py benchmarks/results/{paper_tasks,million,humanoids,minutes}.csv --columns 250000 1000000
 
 A row for each task, a column for each agent. Figures are those of the last evaluation, or of that at the step given;
 seeds are in their order. With `--paper` there is a column of the paper's AQL after 200M steps, how many it took each
