@@ -49,7 +49,7 @@ PARTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"learner_num_proposal": 1, "learner_num_uniform": 0},
     ),
     "ema": ("target EMA 0.01", {"target_ema": 0.01}),
-    "targets": ("the smaller of the two critics in targets", {"few_subactions": 0}),
+    "targets": ("the smaller of the two critics in targets, and squares of sub-actions", {"few_subactions": 0}),
     "updates": ("two updates for each step", {"replayed_per_new": 127}),
     "repeat": ("an action for two steps", {"action_repeat": 2, "replayed_per_new": 127}),
     "returns": ("returns of one step", {"unroll_length": 1, "batch_size": 64}),
